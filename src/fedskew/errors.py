@@ -1,0 +1,83 @@
+"""Every error a user can meet. Each message reads ``where: what. What to do.``
+
+::
+
+    FedskewError                    exit code 2 on the command line
+    ├── RecipeError                 a recipe, an option or a stage name is wrong
+    ├── DataError                   a dataset cannot be found, read or trusted
+    │   └── InfeasiblePartition     no partition meets the rule (carries the best attempt)
+    ├── SignalError                 label counts or proportions are not usable
+    ├── RunFolderError              a run folder or checkpoint cannot be read, written or resumed
+    └── RunError                    a run cannot go on
+        ├── RoundFailed             fewer usable replies than ``min_ok``
+        └── WorkerError             a worker process keeps dying
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+class FedskewError(Exception):
+    """Parent of every error raised on purpose.
+
+    >>> print(FedskewError("recipe", "no rounds given", "Set run.rounds"))
+    recipe: no rounds given. Set run.rounds.
+    """
+
+    def __init__(self, where: str, what: str, remedy: str = "") -> None:
+        self.where, self.what, self.remedy = where, what.rstrip("."), remedy.rstrip(".")
+        super().__init__(f"{where}: {self.what}." + (f" {self.remedy}." if self.remedy else ""))
+
+
+class RecipeError(FedskewError):
+    """A recipe, an option or a stage name is wrong."""
+
+
+class DataError(FedskewError):
+    """A dataset cannot be found, read or trusted."""
+
+
+class InfeasiblePartition(DataError):
+    """No partition met the rule within the allowed tries; ``best`` is the closest one, a (K, C) count matrix."""
+
+    def __init__(self, where: str, what: str, remedy: str = "", *, best: Any = None) -> None:
+        super().__init__(where, what, remedy)
+        self.best = best
+
+
+class SignalError(FedskewError):
+    """Label counts or proportions are not usable."""
+
+
+class RunFolderError(FedskewError):
+    """A run folder or checkpoint cannot be read, written or resumed."""
+
+
+class RunError(FedskewError):
+    """A run cannot go on."""
+
+
+class RoundFailed(RunError):
+    """Fewer usable replies than ``min_ok``."""
+
+
+class WorkerError(RunError):
+    """A worker process keeps dying."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """One sentence that names the nearest known spelling, or lists what is known.
+
+    >>> did_you_mean("unifrom", ["uniform", "fedlecc"])
+    "Did you mean 'uniform'?"
+    >>> did_you_mean("zzz", ["uniform", "fedlecc"])
+    'Known: fedlecc, uniform'
+    """
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if near:
+        return f"Did you mean '{near[0]}'?"
+    return f"Known: {', '.join(known)}" if known else "Nothing is known here"
