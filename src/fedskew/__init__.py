@@ -1,1 +1,31 @@
-"""fedskew."""
+"""fedskew: signal -> distance -> clustering -> selection -> procedure -> (runtime trains) -> aggregation -> accounting.
+
+>>> import fedskew
+>>> result = fedskew.run("fedavg", settings={"run.rounds": 1}, workers=1)
+>>> result.summary()["rounds"]
+1
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fedskew.errors import FedskewError
+from fedskew.streams import stream
+
+if TYPE_CHECKING:
+    from fedskew.experiment import Run, run
+
+__version__ = "0.1.0"
+__all__ = ["STAGES", "FedskewError", "Run", "__version__", "run", "stream"]
+
+STAGES = ("signal", "distance", "clustering", "selection", "procedure", "aggregation", "accounting")
+
+
+def __getattr__(name: str) -> Any:
+    """``run`` and ``Run`` bring the whole machinery along: loaded when they are first asked for."""
+    if name in ("run", "Run"):
+        from fedskew import experiment
+
+        return getattr(experiment, name)
+    raise AttributeError(f"module 'fedskew' has no attribute {name!r}")

@@ -29,7 +29,8 @@ class FedskewError(Exception):
 
     def __init__(self, where: str, what: str, remedy: str = "") -> None:
         self.where, self.what, self.remedy = where, what.rstrip("."), remedy.rstrip(".")
-        super().__init__(f"{where}: {self.what}." + (f" {self.remedy}." if self.remedy else ""))
+        end = "" if self.remedy.endswith("?") else "."
+        super().__init__(f"{where}: {self.what}." + (f" {self.remedy}{end}" if self.remedy else ""))
 
 
 class RecipeError(FedskewError):

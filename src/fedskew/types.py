@@ -6,7 +6,7 @@ NaN has one meaning everywhere: not known yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -235,14 +235,28 @@ class Replies:
     steps: Ints  # (n,) optimiser steps taken
     examples: Ints  # (n,) examples trained on, per epoch
     failures: tuple[str, ...]  # "" = ok, else why not
+    sent: Bools  # (n,) whether bytes came back, usable or not: they are charged
 
     def __post_init__(self) -> None:
-        _freeze(self, params=np.float32, loss=np.float64, seconds=np.float64, steps=np.int64, examples=np.int64)
+        _freeze(self, params=np.float32, loss=np.float64, seconds=np.float64, steps=np.int64, examples=np.int64, sent=np.bool_)
 
     @property
     def ok(self) -> Bools:
         """(n,) which rows may be used."""
         return np.array([not why for why in self.failures], np.bool_)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What an aggregation rule averages: the last usable model of every chain on one slot."""
+
+    params: Params  # (n, D)
+    num_examples: Ints  # (n,) trained on along the chain
+    steps: Ints  # (n,) optimiser steps along the chain
+    layout: Layout
+
+    def __post_init__(self) -> None:
+        _freeze(self, params=np.float32, num_examples=np.int64, steps=np.int64)
 
 
 @dataclass(frozen=True)
@@ -336,6 +350,21 @@ class Transfer:
     multicast: int
 
 
+@dataclass(frozen=True)
+class RoundRecord:
+    """What one round did and cost, as it is written to disk. Round 0 is the state before training."""
+
+    round: int
+    chains: tuple[Chain, ...]
+    loss: Mapping[int, float]  # client -> loss it reported, usable replies only
+    failures: Mapping[int, str]  # client -> why its reply was not used
+    transfers: tuple[Transfer, ...]
+    accuracy: float  # nan = not evaluated in this round
+    test_loss: float
+    seconds: float  # wall time; differs from run to run, everything above does not
+    client_seconds: Mapping[int, float]
+
+
 # ---------------------------------------------------------------- the checkpoint, and the door to the outside
 
 
@@ -356,6 +385,13 @@ class State:
 
     def __post_init__(self) -> None:
         _freeze(self, models=np.float32, loss=np.float64, times_selected=np.int64, last_selected=np.int64, home=np.int64)
+
+
+@dataclass(frozen=True)
+class Stateful:
+    """A stage that remembers: ``step(memory, *inputs, **options) -> (result, memory)``. Memory starts as ``{}``."""
+
+    step: Callable[..., tuple[Any, Memory]]
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,12 @@
-"""..."""
+"""Who trains in this round. A rule is ``select(view, rng, *, options) -> client ids``; register it here or name "module:function"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fedskew.selection.uniform import uniform
+
+SELECTIONS: dict[str, Callable[..., Any]] = {
+    "uniform": uniform,
+}

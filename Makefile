@@ -1,0 +1,46 @@
+# fedskew: every target sets up what it needs. `make help` lists them.
+VENV ?= .venv
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench bench-flower clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+setup: $(READY) ## make the virtual environment and install everything
+
+demo: $(READY) ## train a small federation on digits and show the result
+	@rm -rf runs/demo
+	$(BIN)/fedskew run fedavg --out runs/demo
+
+test: $(READY) ## run all tests (under 8 minutes on 2 cores)
+	$(BIN)/pytest -n 2 --dist worksteal
+
+check: $(READY) ## formatting, lint, types, import rules
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY) ## put the code into its standard form
+	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks
+
+bench: $(READY) ## speed as ratios against a bare PyTorch loop, memory, scaling; clustering
+	$(BIN)/python benchmarks/rounds.py
+	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/clustering.py
+
+bench-flower: $(READY) ## the same job on Flower's simulation engine, in an environment of its own
+	$(BIN)/python benchmarks/flower.py
+
+clean: ## remove the environment and everything built
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

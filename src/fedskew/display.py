@@ -1,0 +1,102 @@
+"""What a person sees in the terminal while fedskew works, and the tables it prints at the end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from fedskew.accounting.traffic import total_bytes
+from fedskew.types import RoundRecord
+
+
+class RunProgress:
+    """One line per run: rounds, accuracy, megabytes, time left."""
+
+    def __init__(self, titles: Sequence[str], rounds: int, console: Console, *, quiet: bool = False) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[facts]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=quiet,
+        )
+        self._tasks: dict[int, TaskID] = {}
+        self._titles, self._rounds = titles, rounds
+        self._accuracy = [float("nan")] * len(titles)
+        self._bytes = [0] * len(titles)
+
+    def __enter__(self) -> RunProgress:
+        self._progress.start()
+        if len(self._titles) == 1:
+            self._task(0)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def _task(self, number: int) -> TaskID:
+        if number not in self._tasks:
+            self._tasks[number] = self._progress.add_task(self._titles[number], total=self._rounds, facts="starting")
+        return self._tasks[number]
+
+    def advance(self, number: int, record: RoundRecord) -> None:
+        """A round of run ``number`` has ended."""
+        if not math.isnan(record.accuracy):
+            self._accuracy[number] = record.accuracy
+        self._bytes[number] += sum(total_bytes(record.transfers, way) for way in ("down", "up", "d2d"))
+        facts = f"accuracy {self._accuracy[number]:.3f}  {self._bytes[number] / 1e6:.1f} MB"
+        self._progress.update(self._task(number), completed=record.round, facts=facts)
+
+
+def summary_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
+    """The results of one run, a fact per line, or of several, a run per line."""
+    facts = [_facts(summary) for summary in summaries]
+    if len(facts) == 1:
+        table = Table(show_header=False, show_edge=False, pad_edge=False, box=None)
+        for name, value in facts[0].items():
+            table.add_row(name, value, style="bold" if name == "final accuracy" else None)
+        return table
+    table = Table(show_edge=False, pad_edge=False, box=None)
+    for name in facts[0]:
+        table.add_column(name, justify="left" if name in ("recipe", "records") else "right", overflow="fold")
+    for row in facts:
+        table.add_row(*row.values())
+    return table
+
+
+def _facts(s: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "recipe": s["name"],
+        "seed": str(s["seed"]),
+        "final accuracy": f"{s['final_accuracy']:.4f}",
+        "best": f"{s['best_accuracy']:.4f}",
+        "last 5": f"{s['last5_accuracy']:.4f}",
+        "rounds": str(s["rounds"]),
+        "MB down": f"{s['bytes_down'] / 1e6:.2f}",
+        "MB up": f"{s['bytes_up'] / 1e6:.2f}",
+        "seconds": f"{s['seconds']:.1f}",
+        "failures": str(s["failures"]),
+        "records": s["out"] or "",
+    }
+
+
+@contextmanager
+def fetch_progress(console: Console) -> Iterator[Callable[[int | None, int | None, str], None]]:
+    """A download bar: call with (bytes done, bytes in total, what is going on), None where it is not known."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("looking", total=None)
+
+        def update(done: int | None, total: int | None, text: str) -> None:
+            progress.update(task, completed=done or 0, total=total, description=text)
+
+        yield update

@@ -1,0 +1,149 @@
+"""Makes clients unavailable, slow, silent or corrupt on purpose, around any runtime. Faults are data: same seed, same faults."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from fedskew.errors import RecipeError
+from fedskew.runtime.replies import Reply, collect
+from fedskew.streams import stream
+from fedskew.types import Bools, Description, Ints, LocalJob, Params, Replies, Runtime, Scores
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What goes wrong, each as a probability per client and round unless said otherwise."""
+
+    available: float = 1.0  # a client can be asked at all
+    trace: str = ""  # JSON file: list of rounds, each the list of clients that are there; repeats when it ends
+    dropout: float = 0.0  # receives the model, never answers
+    nan: float = 0.0  # answers with NaN in its parameters
+    inf: float = 0.0  # answers with infinities
+    wrong_shape: float = 0.0  # answers with a vector of another length
+    slow_share: float = 0.0  # share of clients that are slow, fixed for the run
+    slow_factor: float = 10.0  # how much slower they are
+    seconds_per_example: float = 0.001  # simulated compute time, where the population does not give its own
+    deadline_seconds: float = 0.0  # simulated; 0 = none. Later replies are not used
+
+    def __post_init__(self) -> None:
+        for name in ("available", "dropout", "nan", "inf", "wrong_shape", "slow_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise RecipeError(f"faults.{name}", f"{getattr(self, name)} is not a probability", "Give a number from 0 to 1")
+
+    @property
+    def any(self) -> bool:
+        """Whether anything can go wrong at all."""
+        return self != replace(Faults(), seconds_per_example=self.seconds_per_example, slow_factor=self.slow_factor)
+
+
+def read_trace(path: str, num_clients: int) -> list[Bools]:
+    """Availability masks, one per round, from a JSON list of lists of client ids."""
+    try:
+        rounds = json.loads(Path(path).read_text())
+        masks = [np.isin(np.arange(num_clients), np.asarray(ids, np.int64)) for ids in rounds]
+        legal = all(0 <= int(i) < num_clients for ids in rounds for i in ids)
+    except (OSError, ValueError, TypeError) as error:
+        raise RecipeError("faults.trace", f"cannot read {path}: {error}", "Give a JSON list of lists of client ids") from None
+    if not masks or not legal:
+        raise RecipeError("faults.trace", f"{path} is empty or names clients outside 0..{num_clients - 1}", "Correct the file")
+    return masks
+
+
+class FaultyRuntime:
+    """Another runtime, seen through unreliable clients."""
+
+    def __init__(self, inner: Runtime, faults: Faults, seed: int) -> None:
+        self._inner, self._faults, self._seed = inner, faults, seed
+        self._population = inner.describe().population
+        self._trace = read_trace(faults.trace, self._population.size) if faults.trace else []
+        self._slow = stream(seed, "slow clients").random(self._population.size) < faults.slow_share
+
+    def describe(self) -> Description:
+        """As the inner runtime."""
+        return self._inner.describe()
+
+    def initial(self, seed: int) -> Params:
+        """As the inner runtime."""
+        return self._inner.initial(seed)
+
+    def label_counts(self) -> Ints:
+        """As the inner runtime."""
+        return self._inner.label_counts()
+
+    def available(self, round: int) -> Bools:
+        """Those the inner runtime has, thinned by the trace and by chance."""
+        there = self._inner.available(round)
+        if self._trace:
+            there = there & self._trace[(round - 1) % len(self._trace)]
+        return there & (stream(self._seed, "availability", round).random(len(there)) < self._faults.available)
+
+    def train(
+        self, clients: Sequence[int], models: Params, start: Sequence[int], job: LocalJob, *, seed: int, round: int
+    ) -> Replies:
+        """Train those who will answer in time, then damage some answers."""
+        fates = [self._fate(int(client), job, round) for client in clients]
+        useful = [i for i, fate in enumerate(fates) if fate not in ("dropped out", "missed the deadline")]
+        inner = self._inner.train([clients[i] for i in useful], models, [start[i] for i in useful], job, seed=seed, round=round)
+        position = {i: row for row, i in enumerate(useful)}
+        replies = [
+            _damaged(inner, position[i], fate) if i in position else Reply(None, failure=fate, sent=False)
+            for i, fate in enumerate(fates)
+        ]
+        return collect(replies, models.shape[1])
+
+    def _fate(self, client: int, job: LocalJob, round: int) -> str:
+        f = self._faults
+        silent, corrupt = stream(self._seed, "faults", client, round).random(2)
+        if silent < f.dropout:
+            return "dropped out"
+        if f.deadline_seconds and self._simulated_seconds(client, job) > f.deadline_seconds:
+            return "missed the deadline"
+        for kind, chance in (("nan", f.nan), ("inf", f.inf), ("wrong shape", f.wrong_shape)):
+            if corrupt < chance:
+                return kind
+            corrupt -= chance
+        return ""
+
+    def _simulated_seconds(self, client: int, job: LocalJob) -> float:
+        given = self._population.seconds_per_example
+        pace = self._faults.seconds_per_example if given is None else float(given[client])
+        examples = job.max_examples or int(self._population.num_examples[client])
+        return job.epochs * examples * pace * (self._faults.slow_factor if self._slow[client] else 1.0)
+
+    def evaluate(self, models: Params) -> Scores:
+        """As the inner runtime."""
+        return self._inner.evaluate(models)
+
+    def evaluate_clients(
+        self, clients: Sequence[int], models: Params, start: Sequence[int], which: Literal["test", "train"]
+    ) -> Scores:
+        """As the inner runtime."""
+        return self._inner.evaluate_clients(clients, models, start, which)
+
+    def close(self) -> None:
+        """As the inner runtime."""
+        self._inner.close()
+
+
+def _damaged(inner: Replies, row: int, fate: str) -> Reply:
+    params = inner.params[row]
+    if fate in ("nan", "inf"):
+        params = params.copy()
+        params[:: max(1, len(params) // 7)] = np.nan if fate == "nan" else np.inf
+    elif fate == "wrong shape":
+        params = params[:-1]
+    return Reply(
+        params,
+        float(inner.loss[row]),
+        float(inner.seconds[row]),
+        int(inner.steps[row]),
+        int(inner.examples[row]),
+        inner.failures[row],
+        bool(inner.sent[row]),
+    )

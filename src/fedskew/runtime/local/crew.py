@@ -1,0 +1,219 @@
+"""Who does the work: this process alone, or several worker processes. Both answer the same three calls with the same bits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedskew.errors import WorkerError
+from fedskew.runtime.local.process import WorkerProcess
+from fedskew.runtime.local.store import SharedStore, Store
+from fedskew.runtime.replies import Reply
+from fedskew.types import Ints, Layout, LocalJob, Params
+
+if TYPE_CHECKING:
+    from torch import nn
+
+MAX_DEATHS = 5  # worker processes lost in one call before the run is given up
+
+
+@dataclass(frozen=True)
+class TrainTask:
+    """Train one client from ``models[start]``."""
+
+    client: int
+    start: int
+    job: LocalJob
+    seed: int
+    round: int
+
+
+@dataclass(frozen=True)
+class ScoreTask:
+    """Score ``models[start]`` on some rows of the "train" or "test" examples."""
+
+    start: int
+    which: str
+    rows: Ints
+
+
+Scored = tuple[NDArray[np.float32], NDArray[np.bool_]]
+
+
+class Crew(Protocol):
+    """What :class:`LocalRuntime` needs from whoever does the work."""
+
+    layout: Layout
+
+    def initial(self, seed: int) -> Params: ...
+    def train(self, tasks: Sequence[TrainTask], models: Params, out: Params) -> list[Reply]: ...
+    def score(self, tasks: Sequence[ScoreTask], models: Params) -> list[Scored]: ...
+    def close(self) -> None: ...
+
+
+def first_line(error: BaseException) -> str:
+    """An exception in one line, as it stands in a failure record.
+
+    >>> first_line(ValueError("bad label\\nmore"))
+    'ValueError: bad label'
+    """
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0][:200]}" if text else type(error).__name__
+
+
+class Alone:
+    """Everything in this process: slower than a crew on two cores, but a debugger sees it all."""
+
+    def __init__(self, store: Store, factory: Callable[[], nn.Module]) -> None:
+        import torch
+
+        from fedskew.runtime.local.trainer import Trainer
+
+        self._threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # the same bits as in a worker, and faster on small models
+        self._trainer = Trainer(store, factory, seed=0)
+        self.layout = self._trainer.model.layout
+
+    def initial(self, seed: int) -> Params:
+        """A fresh model."""
+        out = np.empty(self.layout.size, np.float32)
+        self._trainer.initial(seed, out)
+        return out
+
+    def train(self, tasks: Sequence[TrainTask], models: Params, out: Params) -> list[Reply]:
+        """Train every task in turn, parameters into the rows of ``out``."""
+        return [self._train_one(task, models, out[i]) for i, task in enumerate(tasks)]
+
+    def _train_one(self, task: TrainTask, models: Params, out: Params) -> Reply:
+        try:
+            result = self._trainer.train(task.client, models[task.start], out, task.job, task.seed, task.round)
+        except Exception as error:  # a sick client costs one update, not the round
+            return Reply(None, failure=first_line(error))
+        return Reply(out, *result)
+
+    def score(self, tasks: Sequence[ScoreTask], models: Params) -> list[Scored]:
+        """Score every task in turn."""
+        return [self._trainer.score(models[task.start], task.which, task.rows) for task in tasks]
+
+    def close(self) -> None:
+        """Give torch its threads back."""
+        import torch
+
+        torch.set_num_threads(self._threads)
+
+
+class Team:
+    """Worker processes fed through pipes; parameters travel through shared memory, two tasks ahead per worker."""
+
+    def __init__(self, store: Store, factory: Callable[[], nn.Module], workers: int) -> None:
+        self._shared = SharedStore.of(store)
+        self._factory = factory
+        self._seed = 0
+        self._workers: list[WorkerProcess] = []
+        try:
+            self._workers = [self._hire() for _ in range(workers)]
+            for worker in self._workers:
+                worker.ready()
+        except BaseException:
+            self.close()
+            raise
+        self.layout = self._workers[0].layout
+
+    def _hire(self) -> WorkerProcess:
+        return WorkerProcess(self._shared, self._factory, self._seed)
+
+    def initial(self, seed: int) -> Params:
+        """A fresh model; every worker builds it, because parts that never travel (frozen embeddings) must agree."""
+        self._seed = seed
+        for worker in self._workers:
+            worker.send("initial", seed)
+        vectors = [worker.receive() for worker in self._workers]
+        return np.asarray(vectors[0], np.float32)
+
+    def train(self, tasks: Sequence[TrainTask], models: Params, out: Params) -> list[Reply]:
+        """Spread the tasks over the workers, the first in the list first."""
+        replies: list[Reply] = [Reply(None, failure="never trained")] * len(tasks)
+
+        def message(task: TrainTask) -> tuple[Any, ...]:
+            return ("train", task.client, task.job, task.seed, task.round)
+
+        for i, answer, row in self._spread(tasks, models, message):
+            if isinstance(answer, str):
+                replies[i] = Reply(None, failure=answer)
+            else:
+                out[i] = row
+                replies[i] = Reply(out[i], *answer)
+        return replies
+
+    def score(self, tasks: Sequence[ScoreTask], models: Params) -> list[Scored]:
+        """Spread the tasks over the workers; an error in the model's forward pass ends the run."""
+        scored: dict[int, Scored] = {}
+        for i, answer, _ in self._spread(tasks, models, lambda task: ("score", task.which, task.rows)):
+            if isinstance(answer, str):
+                raise WorkerError("evaluation", answer, "Check that the model's forward pass accepts the data")
+            scored[i] = answer
+        return [scored[i] for i in range(len(tasks))]
+
+    def _spread(
+        self, tasks: Sequence[Any], models: Params, message: Callable[[Any], tuple[Any, ...]]
+    ) -> Iterable[tuple[int, Any, Params]]:
+        """Yield (task number, answer, parameter row) as answers arrive. The row is only valid until the next one is asked for."""
+        waiting = iter(range(len(tasks)))
+        deaths = 0
+        for worker in self._workers:
+            worker.forget_models()
+        for _ in range(2):  # a first task for everybody, then a second one ahead
+            for worker in self._workers:
+                _give(worker, waiting, tasks, models, message)
+        while busy := {worker.pipe: worker for worker in self._workers if worker.pending}:
+            for pipe in wait(list(busy)):
+                worker = busy[pipe]  # type: ignore[index]
+                try:
+                    i, answer, row = worker.finish()
+                except (EOFError, OSError):
+                    deaths += 1
+                    i, answer, row = worker.pending[0][0], f"worker process died ({worker.fate()})", np.empty(0, np.float32)
+                    self._replace(worker, tasks, models, message, deaths)
+                    worker = self._workers[-1]
+                yield i, answer, row
+                _give(worker, waiting, tasks, models, message)
+
+    def _replace(
+        self, dead: WorkerProcess, tasks: Sequence[Any], models: Params, message: Callable[[Any], tuple[Any, ...]], deaths: int
+    ) -> None:
+        """Put a new process in the place of one that died; the task it died on is lost, those behind it are given again."""
+        if deaths > MAX_DEATHS:
+            raise WorkerError("local runtime", f"{deaths} worker processes died in one round", "Check memory, or use --workers 1")
+        self._workers.remove(dead)
+        dead.close()
+        fresh = self._hire()
+        self._workers.append(fresh)
+        fresh.ready()
+        for i, _ in dead.pending[1:]:
+            fresh.give(i, tasks[i].start, models[tasks[i].start], message(tasks[i]))
+
+    def close(self) -> None:
+        """Stop every worker and free the shared memory."""
+        for worker in self._workers:
+            worker.close()
+        self._workers = []
+        self._shared.close()
+
+
+def _give(
+    worker: WorkerProcess, waiting: Any, tasks: Sequence[Any], models: Params, message: Callable[[Any], tuple[Any, ...]]
+) -> None:
+    i = next(waiting, None)
+    if i is not None:
+        worker.give(i, tasks[i].start, models[tasks[i].start], message(tasks[i]))
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,70 @@
+"""A torch module whose parameters and buffers live in one flat float32 vector: the form in which models cross every border."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from fedskew.streams import seed_for
+from fedskew.types import Layout, Params
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draw from torch's generator as if freshly seeded, and put it back afterwards (dropout and initialisers know no other)."""
+    before = torch.get_rng_state()
+    torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)
+
+
+def layout_of(module: nn.Module) -> Layout:
+    """Trainable parameters, float buffers and integer counters. Frozen parameters stay where they are: they never travel."""
+    tensors = [(name, tuple(p.shape), "weight") for name, p in module.named_parameters() if p.requires_grad]
+    persistent = module.state_dict(keep_vars=True)
+    for name, buffer in module.named_buffers():
+        if name in persistent:
+            tensors.append((name, tuple(buffer.shape), "buffer" if buffer.is_floating_point() else "counter"))
+    return Layout.of(tensors)
+
+
+class FlatModule:
+    """A module and the vector its weights and float buffers are views of. Built anew, with the same bits, from the same seed."""
+
+    def __init__(self, factory: Callable[[], nn.Module], seed: int) -> None:
+        with seeded(seed_for(seed, "init")):
+            self.module = factory()
+        self.layout = layout_of(self.module)
+        self.vector = torch.empty(self.layout.size)
+        self._counters: list[tuple[Tensor, int]] = []
+        self.weights: list[Tensor] = []
+        named = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+        for block in self.layout.blocks:
+            tensor = named[block.name]
+            view = self.vector[block.offset : block.stop].view(block.shape)
+            view.copy_(tensor.detach())
+            if block.kind == "counter":
+                self._counters.append((tensor, block.offset))
+            else:
+                tensor.data = view
+            if block.kind == "weight":
+                self.weights.append(tensor)
+        self.trained = self.vector[: self.layout.num_weights]  # (D without buffers), shares memory
+        self.has_batch_norm = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules())
+
+    def read(self, params: Params) -> None:
+        """Take over a flat vector."""
+        self.vector.copy_(torch.from_numpy(params))
+        for tensor, offset in self._counters:
+            tensor.fill_(int(self.vector[offset]))
+
+    def write(self, params: Params) -> None:
+        """Copy the present state into a flat vector."""
+        for tensor, offset in self._counters:
+            self.vector[offset] = float(tensor)
+        params[:] = self.vector.detach().numpy()

@@ -1,0 +1,111 @@
+"""The local runtime: trains and evaluates clients on this machine.
+
+Results do not depend on the number of workers or on who else was chosen: batch order is keyed by (seed, client, round), each
+process uses one torch thread, and evaluation is cut into the same pieces whoever computes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fedskew.errors import RunError
+from fedskew.runtime.local.crew import Alone, Crew, Scored, ScoreTask, Team, TrainTask, usable_cores
+from fedskew.runtime.local.store import Store
+from fedskew.runtime.replies import collect
+from fedskew.types import Bools, Description, Ints, LocalJob, Params, Population, Replies, Scores
+
+if TYPE_CHECKING:
+    from torch import nn
+
+PIECE = 2500  # examples of one evaluation task
+
+
+class LocalRuntime:
+    """Clients of a :class:`Store` trained in ``workers`` processes (1 = in this process, 0 = one per core)."""
+
+    def __init__(
+        self, store: Store, factory: Callable[[], nn.Module], *, workers: int = 0, population: Population | None = None
+    ) -> None:
+        self._store = store
+        self._population = population or Population(np.diff(store.train_offsets))
+        workers = workers or usable_cores()
+        self._crew: Crew = Alone(store, factory) if workers == 1 else Team(store, factory, workers)
+
+    def __enter__(self) -> LocalRuntime:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def describe(self) -> Description:
+        """Clients, classes and the model's layout."""
+        return Description(self._population, self._store.num_classes, self._crew.layout)
+
+    def initial(self, seed: int) -> Params:
+        """A fresh model from the stream "init" of this seed."""
+        return self._crew.initial(seed)
+
+    def label_counts(self) -> Ints:
+        """(K, C) training labels."""
+        return self._store.label_counts()
+
+    def available(self, round: int) -> Bools:
+        """Everyone who has something to train on."""
+        return self._population.num_examples > 0
+
+    def train(
+        self, clients: Sequence[int], models: Params, start: Sequence[int], job: LocalJob, *, seed: int, round: int
+    ) -> Replies:
+        """Train the clients, the largest first so that the workers finish together."""
+        order = np.argsort(-self._population.num_examples[list(clients)], kind="stable")
+        out = np.empty((len(clients), models.shape[1]), np.float32)
+        tasks = [TrainTask(int(clients[i]), int(start[i]), job, seed, round) for i in order]
+        replies = self._crew.train(tasks, models, out)
+        back = np.argsort(order)
+        in_place = bool((order == np.arange(len(order))).all())
+        return collect([replies[i] for i in back], models.shape[1], out if in_place else out[back])
+
+    def evaluate(self, models: Params) -> Scores:
+        """Every model on the central test set."""
+        rows = self._store.central_order
+        pieces = [rows[i : i + PIECE] for i in range(0, len(rows), PIECE)]
+        tasks = [ScoreTask(slot, "test", piece) for slot in range(len(models)) for piece in pieces]
+        return _summary(self._crew.score(tasks, models), np.repeat(np.arange(len(models)), len(rows)), len(models))
+
+    def evaluate_clients(
+        self, clients: Sequence[int], models: Params, start: Sequence[int], which: Literal["test", "train"]
+    ) -> Scores:
+        """Every client's model on its own rows, many clients to a batch."""
+        if which == "test" and not len(self._store.test_order) and self._store.num_clients:
+            raise RunError("evaluation", "clients have no test sets", 'Set data.client_test = "matched" or "split"')
+        tasks, owners = [], []
+        start = np.asarray(start)
+        for slot in np.unique(start):
+            mine = np.flatnonzero(start == slot)
+            rows = [self._store.rows(clients[i], which) for i in mine]
+            owners.append(np.repeat(mine, [len(r) for r in rows]))
+            joined = np.concatenate(rows)
+            tasks += [ScoreTask(int(slot), which, joined[i : i + PIECE]) for i in range(0, len(joined), PIECE)]
+        scored = self._crew.score(tasks, models)
+        return _summary(scored, np.concatenate(owners) if owners else np.empty(0, np.int64), len(clients))
+
+    def close(self) -> None:
+        """Stop the workers."""
+        self._crew.close()
+
+
+def _summary(scored: Sequence[Scored], owner: Ints, n: int) -> Scores:
+    """Means per owner; double precision and a fixed order, so that the number of workers cannot show."""
+    losses = np.concatenate([loss for loss, _ in scored]) if scored else np.empty(0, np.float32)
+    correct = np.concatenate([right for _, right in scored]) if scored else np.empty(0, np.bool_)
+    counts = np.bincount(owner, minlength=n)
+    with np.errstate(invalid="ignore"):
+        return Scores(
+            loss=np.bincount(owner, weights=losses, minlength=n) / counts,
+            accuracy=np.bincount(owner, weights=correct, minlength=n) / counts,
+            num_examples=counts,
+        )

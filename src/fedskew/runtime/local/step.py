@@ -1,0 +1,133 @@
+"""One optimiser step on one batch.
+
+Two paths with the same mathematics (a parity test compares both with ``torch.optim``):
+
+* :class:`AutogradStep` for any module: gradients become one flat vector, the update is arithmetic on flat vectors. No optimiser
+  object, because the first ``torch.optim`` step of a process imports ``torch._dynamo`` (about 1.5 s).
+* :class:`FusedMLPStep` for ``Sequential(Flatten?, Linear, ReLU, ..., Linear)`` under plain SGD: each weight gradient is added to
+  its weight inside the matrix product, so no gradient, no graph and no optimiser state ever exist. Measured on 784-200-200-10
+  with batches of 64: 0.65 of the time of ``loss.backward(); optimizer.step()``.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedskew.runtime.local.flat import FlatModule
+from fedskew.types import LocalJob
+
+ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8  # torch.optim.Adam's defaults
+
+
+class Step(Protocol):
+    """Trains the resident model on one batch and returns the sum of the example losses."""
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor: ...
+
+
+class AutogradStep:
+    """SGD with momentum, or Adam, on whatever autograd can differentiate."""
+
+    def __init__(self, model: FlatModule, job: LocalJob) -> None:
+        self._model, self._job, self._taken = model, job, 0
+        self._received = model.trained.clone() if job.prox_mu else None
+        self._first: Tensor | None = None  # momentum buffer, or Adam's mean of gradients
+        self._second: Tensor | None = None  # Adam's mean of squares
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        """One step."""
+        loss = F.cross_entropy(self._model.module(x), y)
+        gradients = torch.autograd.grad(loss, self._model.weights, allow_unused=True)
+        with torch.no_grad():
+            pieces = [
+                torch.zeros(w.numel()) if g is None else g.reshape(-1)
+                for g, w in zip(gradients, self._model.weights, strict=True)
+            ]
+            self._update(torch.cat(pieces) if len(pieces) > 1 else pieces[0].clone())
+        return loss.detach() * len(y)
+
+    def _update(self, gradient: Tensor) -> None:
+        job, weights = self._job, self._model.trained
+        self._taken += 1
+        if self._received is not None:
+            gradient.add_(weights - self._received, alpha=job.prox_mu)
+        if job.weight_decay:
+            gradient.add_(weights, alpha=job.weight_decay)
+        if job.optimizer == "adam":
+            self._adam(gradient)
+            return
+        if job.momentum:
+            self._first = gradient if self._first is None else self._first.mul_(job.momentum).add_(gradient)
+            gradient = self._first
+        weights.add_(gradient, alpha=-job.lr)
+
+    def _adam(self, gradient: Tensor) -> None:
+        (beta1, beta2), t = ADAM_BETAS, self._taken
+        if self._first is None or self._second is None:
+            self._first, self._second = torch.zeros_like(gradient), torch.zeros_like(gradient)
+        self._first.lerp_(gradient, 1 - beta1)
+        self._second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        scale = (self._second.sqrt() / (1 - beta2**t) ** 0.5).add_(ADAM_EPS)
+        self._model.trained.addcdiv_(self._first, scale, value=-self._job.lr / (1 - beta1**t))
+
+
+def linear_layers(module: nn.Module) -> list[nn.Linear] | None:
+    """The layers of a plain ReLU network, or None if the module is anything else (hooks included)."""
+    if type(module) is not nn.Sequential or module._forward_hooks or module._forward_pre_hooks:
+        return None
+    parts = [part for part in module if type(part) is not nn.Flatten]
+    linear, between = parts[0::2], parts[1::2]
+    plain = all(type(p) is nn.Linear and p.bias is not None for p in linear) and all(type(p) is nn.ReLU for p in between)
+    trained = all(p.requires_grad for p in module.parameters())
+    return [p for p in linear if isinstance(p, nn.Linear)] if plain and trained and len(linear) == len(between) + 1 else None
+
+
+class FusedMLPStep:
+    """Plain SGD, with weight decay and a proximal term if asked, on a plain ReLU network."""
+
+    def __init__(self, model: FlatModule, layers: list[nn.Linear], job: LocalJob) -> None:
+        self._weights = [layer.weight.detach() for layer in layers]
+        self._biases = [layer.bias.detach() for layer in layers]
+        self._trained, self._lr = model.trained, job.lr
+        self._keep = 1.0 - job.lr * (job.weight_decay + job.prox_mu)
+        self._pull = job.lr * job.prox_mu
+        self._received = model.trained.clone() if job.prox_mu else None
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        """One step."""
+        with torch.inference_mode():
+            inputs = [x.flatten(1)]
+            for weight, bias in zip(self._weights[:-1], self._biases[:-1], strict=True):
+                inputs.append(torch.addmm(bias, inputs[-1], weight.t()).relu_())
+            logits = torch.addmm(self._biases[-1], inputs[-1], self._weights[-1].t())
+            log_p = torch.log_softmax(logits, 1)
+            target = y.unsqueeze(1)
+            loss = -log_p.gather(1, target).sum()
+            delta = log_p.exp_()
+            delta.scatter_add_(1, target, torch.full_like(target, -1, dtype=torch.float32)).div_(len(y))
+            self._descend(inputs, delta)
+        return loss
+
+    def _descend(self, inputs: list[Tensor], delta: Tensor) -> None:
+        for level in range(len(self._weights) - 1, -1, -1):
+            weight, bias, given = self._weights[level], self._biases[level], inputs[level]
+            below = torch.ops.aten.threshold_backward(delta @ weight, given, 0) if level else delta
+            weight.addmm_(delta.t(), given, beta=self._keep, alpha=-self._lr)
+            if self._keep != 1.0:
+                bias.mul_(self._keep)
+            bias.sub_(delta.sum(0), alpha=self._lr)
+            delta = below
+        if self._received is not None:
+            self._trained.add_(self._received, alpha=self._pull)
+
+
+def step_for(model: FlatModule, job: LocalJob) -> Step:
+    """The fastest step that does exactly what the job says."""
+    layers = linear_layers(model.module)
+    if layers is not None and job.optimizer == "sgd" and not job.momentum:
+        return FusedMLPStep(model, layers, job)
+    return AutogradStep(model, job)

@@ -1,0 +1,159 @@
+"""Trains and scores single clients on the resident model. The same object works in a worker process and in-process."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedskew.runtime.local.flat import FlatModule, seeded
+from fedskew.runtime.local.step import Step, step_for
+from fedskew.runtime.local.store import Store
+from fedskew.streams import seed_for, stream
+from fedskew.types import Ints, LocalJob, Params
+
+GATHER = 2048  # examples copied out of the store at a time
+
+
+def tune_allocator() -> None:
+    """Let glibc keep freed blocks (the activations of the next batch) instead of returning them to the kernel each step."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD: its largest legal value
+        mallopt(-1, 512 << 20)  # M_TRIM_THRESHOLD
+
+
+class Examples:
+    """One array of examples and its labels as torch tensors; turns rows into a batch a model can take."""
+
+    def __init__(self, x: NDArray[Any], y: Ints, mean: NDArray[np.float32] | None, std: NDArray[np.float32] | None) -> None:
+        self._x, self._y = _tensor(x), _tensor(y)
+        self._scale = self._shift = None
+        self._images = x.dtype == np.uint8 and x.ndim >= 3
+        if x.dtype == np.uint8 or mean is not None:
+            mean = np.zeros((), np.float32) if mean is None else np.asarray(mean, np.float32)
+            std = np.ones((), np.float32) if std is None else np.asarray(std, np.float32)
+            top = np.float32(255 if x.dtype == np.uint8 else 1)
+            shape = (1, -1, 1, 1) if self._images and mean.ndim else mean.shape
+            self._scale = torch.as_tensor(np.reshape(1 / (top * std), shape), dtype=torch.float32)
+            self._shift = torch.as_tensor(np.reshape(-mean / std, shape), dtype=torch.float32)
+
+    def take(self, rows: Ints) -> tuple[Tensor, Tensor]:
+        """Raw examples and labels of these rows, copied together."""
+        index = _tensor(rows)
+        return self._x.index_select(0, index), self._y.index_select(0, index)
+
+    def batch(self, raw: Tensor) -> Tensor:
+        """Raw examples as the model wants them: normalised floats, images channel first; tokens as int64."""
+        if self._images:
+            raw = raw.unsqueeze(1) if raw.ndim == 3 else raw.permute(0, 3, 1, 2).contiguous()
+        if self._scale is not None and self._shift is not None:
+            return raw.to(torch.float32).mul_(self._scale).add_(self._shift)
+        return raw if raw.is_floating_point() else raw.to(torch.int64)
+
+
+def _tensor(array: NDArray[Any]) -> Tensor:
+    """A tensor on the array's own memory. The arrays are read-only and torch would warn; nothing here ever writes to them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array.astype(np.float32) if array.dtype == np.float64 else array)
+
+
+class Trainer:
+    """The resident model of one process, the examples, and what can be done with them."""
+
+    def __init__(self, store: Store, factory: Callable[[], nn.Module], seed: int) -> None:
+        tune_allocator()
+        self.store = store
+        self._factory = factory
+        self._train = Examples(store.x, store.y, store.mean, store.std)
+        self._test = Examples(store.x_test, store.y_test, store.mean, store.std)
+        self.model = FlatModule(factory, seed)
+
+    def initial(self, seed: int, out: Params) -> None:
+        """Build the model anew and hand out its first parameters."""
+        self.model = FlatModule(self._factory, seed)
+        self.model.write(out)
+
+    def train(
+        self, client: int, params: Params, out: Params, job: LocalJob, seed: int, round: int
+    ) -> tuple[float, float, int, int]:
+        """Train one client; returns (loss, seconds, steps, examples)."""
+        began = time.perf_counter()
+        rng = stream(seed, "batch", client, round)
+        rows = draw_rows(self.store.rows(client, "train"), job.max_examples, rng)
+        if not len(rows):
+            raise ValueError("client has no examples")
+        self.model.read(params)
+        loss = self._mean_loss(rows) if job.report_loss == "start" else float("nan")
+        with seeded(seed_for(seed, "dropout", client, round)):
+            trained_loss, steps = self._epochs(rows, job, rng)
+        if job.report_loss == "end":
+            loss = self._mean_loss(rows)
+        self.model.write(out)
+        return trained_loss if job.report_loss == "train" else loss, time.perf_counter() - began, steps, len(rows)
+
+    def _epochs(self, rows: Ints, job: LocalJob, rng: np.random.Generator) -> tuple[float, int]:
+        self.model.module.train()
+        step: Step = step_for(self.model, job)
+        total, steps = torch.zeros(()), 0
+        for _ in range(job.epochs):
+            for x, y in self._batches(rows[rng.permutation(len(rows))], job.batch):
+                total = total + step(x, y)
+                steps += 1
+        return float(total) / (len(rows) * job.epochs), steps
+
+    def _batches(self, rows: Ints, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Batches in the given order. Under BatchNorm a last batch of one example joins the one before: it has no variance."""
+        stops = list(range(size, len(rows), size)) + [len(rows)]
+        if self.model.has_batch_norm and len(stops) > 1 and len(rows) - stops[-2] == 1:
+            del stops[-2]
+        per_gather = max(1, GATHER // size)
+        begin = 0
+        for first in range(0, len(stops), per_gather):
+            group = stops[first : first + per_gather]
+            raw, labels = self._train.take(rows[begin : group[-1]])
+            offset = begin
+            for stop in group:
+                yield self._train.batch(raw[begin - offset : stop - offset]), labels[begin - offset : stop - offset]
+                begin = stop
+
+    def _mean_loss(self, rows: Ints) -> float:
+        return float(self._score(self._train, rows)[0].mean())
+
+    def score(self, params: Params, which: str, rows: Ints) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Loss and correctness of every example of ``rows`` under a model."""
+        self.model.read(params)
+        return self._score(self._test if which == "test" else self._train, rows)
+
+    def _score(self, examples: Examples, rows: Ints) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        self.model.module.eval()
+        losses, correct = np.empty(len(rows), np.float32), np.empty(len(rows), np.bool_)
+        with torch.inference_mode():
+            for begin in range(0, len(rows), GATHER):
+                raw, labels = examples.take(rows[begin : begin + GATHER])
+                logits = self.model.module(examples.batch(raw))
+                losses[begin : begin + GATHER] = F.cross_entropy(logits, labels, reduction="none").numpy()
+                correct[begin : begin + GATHER] = (logits.argmax(1) == labels).numpy()
+        return losses, correct
+
+
+def draw_rows(rows: Ints, max_examples: int, rng: np.random.Generator) -> Ints:
+    """All rows, or a fresh random draw of ``max_examples``; a client with fewer repeats its own to fill up (BACSA-FS).
+
+    >>> sorted(draw_rows(np.arange(3), 5, np.random.default_rng(0)).tolist())[:3] != [0, 0, 0]
+    True
+    """
+    if not max_examples or not len(rows):
+        return rows
+    if len(rows) >= max_examples:
+        return rng.choice(rows, max_examples, replace=False)
+    return np.concatenate([np.tile(rows, max_examples // len(rows)), rng.choice(rows, max_examples % len(rows), replace=False)])

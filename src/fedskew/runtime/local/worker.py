@@ -1,0 +1,73 @@
+"""A worker process: reads tasks from its pipe until the pipe closes. Started by :mod:`fedskew.runtime.local.process`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
+from typing import Any
+
+import numpy as np
+
+from fedskew.errors import FedskewError
+from fedskew.runtime.local.crew import first_line
+from fedskew.runtime.local.store import open_store
+from fedskew.types import Params
+
+
+def serve(pipe: Connection) -> None:
+    """Build the trainer, say what its model looks like, then answer tasks."""
+    import cloudpickle
+    import torch
+
+    torch.set_num_threads(1)
+    from fedskew.runtime.local.trainer import Trainer
+
+    try:
+        handles, factory, seed = cloudpickle.loads(pipe.recv_bytes())
+        trainer = Trainer(open_store(handles), factory, seed)
+    except FedskewError as error:
+        pipe.send(error)
+        return
+    except Exception as error:
+        pipe.send(first_line(error))
+        return
+    pipe.send(trainer.model.layout)
+    rows: Params = np.empty((0, 0), np.float32)
+    while True:
+        name, *arguments = pipe.recv()
+        if name == "block":
+            rows = np.memmap(os.fdopen(recv_handle(pipe), "r+b"), np.float32, "r+", shape=arguments[0])
+        else:
+            pipe.send(answer(trainer, rows, name, arguments))
+
+
+def answer(trainer: Any, rows: Params, name: str, arguments: list[Any]) -> Any:
+    """The answer to one task; an exception becomes its first line."""
+    try:
+        if name == "initial":
+            out = np.empty(trainer.model.layout.size, np.float32)
+            trainer.initial(arguments[0], out)
+            return out
+        source, target, *rest = arguments
+        if name == "train":
+            client, job, seed, round = rest
+            return trainer.train(client, rows[source], rows[target], job, seed, round)
+        return trainer.score(rows[source], *rest)
+    except Exception as error:
+        return first_line(error)
+
+
+def main() -> None:
+    """Entry point: the descriptor of the pipe is the only argument."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        serve(Connection(int(sys.argv[1])))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass  # the parent is gone or has closed the pipe: the ordinary end
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""A runtime that trains nothing: replies follow a formula. For tests, and for trying a rule out in milliseconds.
+
+>>> from fedskew.types import LocalJob
+>>> runtime = ScriptedRuntime(np.full((3, 2), 5))
+>>> replies = runtime.train([0, 2], runtime.initial(0)[None], [0, 0], LocalJob(), seed=0, round=1)
+>>> replies.ok.tolist(), replies.examples.tolist()
+([True, True], [10, 10])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from fedskew.runtime.replies import Reply, collect
+from fedskew.streams import stream
+from fedskew.types import Bools, Description, Ints, Layout, LocalJob, Params, Population, Replies, Scores
+
+Script = Callable[[int, int, Params], Reply]  # client, round, received model -> reply
+
+
+class ScriptedRuntime:
+    """Clients with the given label counts (K, C); every training step moves the model a little, differently for each client."""
+
+    def __init__(self, counts: Ints, *, size: int = 6, script: Script | None = None, population: Population | None = None) -> None:
+        self._counts = np.asarray(counts, np.int64)
+        self._layout = Layout.of([("weight", (size - 2,), "weight"), ("bias", (2,), "weight")])
+        self._population = population or Population(self._counts.sum(axis=1))
+        self._script = script
+
+    def describe(self) -> Description:
+        """The clients given to the constructor."""
+        return Description(self._population, self._counts.shape[1], self._layout)
+
+    def initial(self, seed: int) -> Params:
+        """Small random numbers."""
+        return stream(seed, "init").normal(size=self._layout.size).astype(np.float32)
+
+    def label_counts(self) -> Ints:
+        """The counts given to the constructor."""
+        return self._counts
+
+    def available(self, round: int) -> Bools:
+        """Everyone with examples."""
+        return self._population.num_examples > 0
+
+    def train(
+        self, clients: Sequence[int], models: Params, start: Sequence[int], job: LocalJob, *, seed: int, round: int
+    ) -> Replies:
+        """Replies by the script, or a seeded random walk."""
+        rows = [self._reply(int(c), models[s], seed, round) for c, s in zip(clients, start, strict=True)]
+        return collect(rows, self._layout.size)
+
+    def _reply(self, client: int, model: Params, seed: int, round: int) -> Reply:
+        if self._script is not None:
+            return self._script(client, round, model)
+        rng = stream(seed, "batch", client, round)
+        moved = model + rng.normal(scale=0.1, size=len(model)).astype(np.float32)
+        return Reply(moved, float(rng.uniform(0.1, 2)), 0.01, 1, int(self._population.num_examples[client]))
+
+    def evaluate(self, models: Params) -> Scores:
+        """A smooth function of the parameters."""
+        norm = np.square(models.astype(np.float64)).mean(axis=1)
+        return Scores(norm, 1 / (1 + norm), np.full(len(models), 100))
+
+    def evaluate_clients(
+        self, clients: Sequence[int], models: Params, start: Sequence[int], which: Literal["test", "train"]
+    ) -> Scores:
+        """As :meth:`evaluate`, for each client's model."""
+        scores = self.evaluate(models)
+        index = np.asarray(start, np.int64)
+        return Scores(scores.loss[index], scores.accuracy[index], self._population.num_examples[list(clients)])
+
+    def close(self) -> None:
+        """Nothing to let go of."""
