@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from fedskew.errors import FedskewError
 from fedskew.streams import stream
+from fedskew.version import __version__
 
 if TYPE_CHECKING:
     from fedskew.experiment import Run, run
 
-__version__ = "0.1.0"
 __all__ = ["STAGES", "FedskewError", "Run", "__version__", "run", "stream"]
 
 STAGES = ("signal", "distance", "clustering", "selection", "procedure", "aggregation", "accounting")

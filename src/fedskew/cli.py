@@ -6,7 +6,8 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,12 +60,27 @@ def run(
     raw = recipes.override(recipes.load(recipe), _assignments(set_ or []) | ({"data.use": data} if data else {}))
     variants = [recipes.resolve(r) for r in recipes.expand(raw)]
     numbers = _seeds(seed, seeds)
-    jobs = [(variant, number, _folder(out, variant, number, len(variants), len(numbers))) for variant in variants for number in numbers]
-    summaries = _run_one(jobs[0], workers, resume, quiet) if len(jobs) == 1 else _run_many(jobs, workers, resume, quiet)
+    jobs = [
+        (variant, number, _folder(out, variant, number, len(variants), len(numbers)))
+        for variant in variants
+        for number in numbers
+    ]
+    with _stoppable():
+        summaries = _run_one(jobs[0], workers, resume, quiet) if len(jobs) == 1 else _run_many(jobs, workers, resume, quiet)
     if as_json:
         print(json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2))
     else:
         out_console.print(summary_table(summaries))
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Ctrl-C ends a run with a word about what is left of it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        err_console.print("stopped; finished rounds are on disk, --resume goes on", highlight=False)
+        raise SystemExit(130) from None
 
 
 def _run_one(job: tuple[Mapping[str, Any], int, Path], workers: int, resume: bool, quiet: bool) -> list[Mapping[str, Any]]:
@@ -169,7 +185,10 @@ def list_(
 def _entries(name: str) -> dict[str, Any]:
     if name == "recipes":
         loaded = {key: recipes.load(key) for key in recipes.shipped()}
-        return {key: {"what": r.get("description", ""), "citation": r.get("citation", ""), "options": {}} for key, r in loaded.items()}
+        return {
+            key: {"what": r.get("description", ""), "citation": r.get("citation", ""), "options": {}}
+            for key, r in loaded.items()
+        }
     if name in recipes.PLAIN_TABLES:
         schema = recipes.PLAIN_TABLES[name]
         return {f"[{name}]": {"what": _what(schema), "options": {k: o.text for k, o in options_of(schema).items()}}}
@@ -208,7 +227,9 @@ def data_list(as_json: JsonFlag = False) -> None:
 @data_app.command("get")
 def data_get(
     name: Annotated[str, typer.Argument(help="See: fedskew data list")],
-    folder: Annotated[str | None, typer.Option(help="Folder that holds the files, for datasets that cannot be fetched.")] = None,
+    folder: Annotated[
+        str | None, typer.Option(help="Folder that holds the files, for datasets that cannot be fetched.")
+    ] = None,
 ) -> None:
     """Fetch a dataset into the cache, or check that it is there."""
     from fedskew import data as datasets
@@ -222,7 +243,9 @@ def data_get(
 @data_app.command("show")
 def data_show(
     name: Annotated[str, typer.Argument(help="See: fedskew data list")],
-    folder: Annotated[str | None, typer.Option(help="Folder that holds the files, for datasets that cannot be fetched.")] = None,
+    folder: Annotated[
+        str | None, typer.Option(help="Folder that holds the files, for datasets that cannot be fetched.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Shapes, classes and sizes of a dataset."""
@@ -241,16 +264,13 @@ def data_show(
 
 
 def main() -> None:
-    """Entry point: an error made on purpose is one line and exit code 2; Ctrl-C is exit code 130."""
+    """Entry point: an error made on purpose is one line and exit code 2."""
     try:
         app(standalone_mode=True)
     except FedskewError as error:
         err_console.print(f"[red]error[/] {type(error).__name__}: ", end="", highlight=False)
         err_console.print(str(error), markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        err_console.print("stopped; finished rounds are on disk, --resume goes on")
-        sys.exit(130)
 
 
 if __name__ == "__main__":

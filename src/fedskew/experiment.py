@@ -1,4 +1,4 @@
-"""From a recipe to a :class:`Run`: loads the data, builds the clients, starts the runtime, plays the loop, keeps the records."""
+"""From a recipe to a :class:`Run`: load the data, build the clients, start the runtime, play the loop, keep the records."""
 
 from __future__ import annotations
 
@@ -235,7 +235,8 @@ def _play(
 ) -> tuple[State, list[RoundRecord]]:
     records = read_rounds(folder.path) if folder is not None else []
     saved = time.monotonic()
-    for state, record in play(setting, state):
+    for reached, record in play(setting, state):
+        state = reached
         records.append(record)
         if folder is not None:
             folder.append(record)
@@ -281,7 +282,7 @@ def client_columns(setting: Setting, shards: Shards, state: State) -> dict[str, 
         "slot": home.tolist(),
     }
     if shards.test is not None:
-        scores = setting.runtime.evaluate_clients(range(size), state.models, home, "test")  # type: ignore[arg-type]
+        scores = setting.runtime.evaluate_clients(range(size), state.models, home, "test")
         columns |= {
             "test_examples": scores.num_examples.tolist(),
             "accuracy": scores.accuracy.tolist(),

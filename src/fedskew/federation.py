@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,11 +18,13 @@ import numpy as np
 
 from fedskew.accounting.traffic import histogram_transfers, model_transfers
 from fedskew.errors import RecipeError, RoundFailed, RunError
+from fedskew.probe import head_updates
 from fedskew.streams import stream
 from fedskew.types import (
     Chain,
     Description,
     Ends,
+    Ids,
     Ints,
     LocalJob,
     Memory,
@@ -44,6 +47,13 @@ class Stage:
     function: Any  # a plain function, or Stateful
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def wants(self) -> str:
+        """The name of the first thing the loop supplies."""
+        function = self.function.step if isinstance(self.function, Stateful) else self.function
+        names = list(inspect.signature(function).parameters)
+        return names[isinstance(self.function, Stateful)]
+
     def __call__(self, *inputs: Any, memory: Memory) -> tuple[Any, Memory]:
         """Call with what the loop supplies; plain functions leave memory as it is."""
         if isinstance(self.function, Stateful):
@@ -61,7 +71,7 @@ class Method:
     signal: Stage | None = None
     distance: Stage | None = None
     clustering: Stage | None = None
-    job: LocalJob = LocalJob()
+    job: LocalJob = field(default_factory=LocalJob)
     lr_decay: float = 1.0  # learning rate of round t = lr * lr_decay ** (t - 1)
     rounds: int = 10
     clients_per_round: int = 10
@@ -101,8 +111,8 @@ def prepare(setting: Setting) -> tuple[State, RoundRecord]:
         round=0,
         seed=setting.seed,
         loss=np.full(population.size, np.nan),
-        times_selected=np.zeros(population.size),
-        last_selected=np.zeros(population.size),
+        times_selected=np.zeros(population.size, np.int64),
+        last_selected=np.zeros(population.size, np.int64),
     )
     state, transfers = _measure(setting, state)
     accuracy, test_loss = evaluate(setting, state)
@@ -114,14 +124,25 @@ def _measure(setting: Setting, state: State) -> tuple[State, tuple[Transfer, ...
     if method.signal is None:
         return state, ()
     memory = dict(state.memory)
-    signal, memory["signal"] = method.signal(setting.runtime.label_counts(), memory={})
+    given, transfers = _source_of(setting, method.signal)
+    signal, memory["signal"] = method.signal(given, memory={})
     state = replace(state, signal=signal, memory=memory)
-    transfers = histogram_transfers(*signal.rows.shape)
     if method.distance is None or method.clustering is None:
         return state, transfers
     geometry, memory["distance"] = method.distance(signal, memory={})
     clustering, memory["clustering"] = method.clustering(geometry, rng, memory={})
     return replace(state, clustering=clustering, memory=memory), transfers
+
+
+def _source_of(setting: Setting, signal: Stage) -> tuple[Any, tuple[Transfer, ...]]:
+    """What a signal source wants, by the name of its first argument: label ``counts``, or the ``updates`` of a probe."""
+    if signal.wants == "updates":
+        method = setting.method
+        return head_updates(
+            setting.runtime, setting.description, setting.initial, setting.seed, method.clients_per_round, signal.options
+        )
+    counts = setting.runtime.label_counts()
+    return counts, histogram_transfers(*counts.shape)
 
 
 # ---------------------------------------------------------------- one round
@@ -133,9 +154,7 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     method, t = setting.method, state.round + 1
     memory = dict(state.memory)
     view = look(setting, state, t)
-    chosen, memory["selection"] = method.selection(
-        view, stream(setting.seed, "select", t), memory=memory.get("selection", {})
-    )
+    chosen, memory["selection"] = method.selection(view, stream(setting.seed, "select", t), memory=memory.get("selection", {}))
     ids = _checked_ids(chosen, view, method.selection.name)
     plan, memory["procedure"] = method.procedure(
         ids, view, stream(setting.seed, "procedure", t), memory=memory.get("procedure", {})
@@ -169,7 +188,9 @@ def look(setting: Setting, state: State, round: int) -> View:
 def _checked_ids(chosen: Any, view: View, rule: str) -> Ints:
     ids = np.asarray(chosen, np.int64).reshape(-1)
     if len(np.unique(ids)) != len(ids):
-        raise RunError(f"selection {rule}", f"chose a client twice in round {view.round}: {ids.tolist()}", "Return distinct ids")
+        raise RunError(
+            f"selection {rule}", f"chose a client twice in round {view.round}: {ids.tolist()}", "Return distinct ids"
+        )
     if len(ids) and (ids.min() < 0 or ids.max() >= view.size or not view.available[ids].all()):
         raise RunError(f"selection {rule}", f"chose a client that is not there in round {view.round}", "Use view.available")
     return ids
@@ -185,7 +206,8 @@ def _with_slots(models: Params, initial: Params, plan: Plan) -> Params:
 class _Runner:
     """How far one chain has come."""
 
-    params: Params | None = None  # the last usable model, None = nobody has answered yet
+    params: Params  # the last usable model; the slot's own until somebody has answered
+    answered: bool = False
     examples: int = 0
     steps: int = 0
     dropped: bool = False
@@ -197,7 +219,7 @@ class _Runner:
 
 def _train(setting: Setting, plan: Plan, models: Params, round: int) -> list[_Runner]:
     """Train the plan wave by wave. A client that fails mid-chain is skipped, or ends its chain (``plan.broken``)."""
-    runners = [_Runner() for _ in plan.chains]
+    runners = [_Runner(models[chain.slot]) for chain in plan.chains]
     job = setting.method.job_at(round)
     for wave in plan.waves():
         live = [(i, client) for i, client in zip(wave.chains, wave.clients, strict=True) if not runners[i].dropped]
@@ -212,21 +234,18 @@ def _train(setting: Setting, plan: Plan, models: Params, round: int) -> list[_Ru
                 runner.failures[client] = replies.failures[row]
                 runner.dropped = plan.broken == "drop"
                 continue
-            runner.params = replies.params[row]
+            runner.params, runner.answered = replies.params[row], True
             runner.examples += int(replies.examples[row])
             runner.steps += int(replies.steps[row])
             runner.loss[client] = float(replies.loss[row])
     return runners
 
 
-def _starts(
-    chains: Sequence[Chain], runners: Sequence[_Runner], models: Params, live: Sequence[int]
-) -> tuple[Params, Sequence[int]]:
+def _starts(chains: Sequence[Chain], runners: Sequence[_Runner], models: Params, live: Sequence[int]) -> tuple[Params, Ids]:
     """The models this wave begins with, and which of them each chain takes. Chains at their beginning share their slot's."""
-    if all(runners[i].params is None for i in live):
+    if not any(runners[i].answered for i in live):
         return models, [chains[i].slot for i in live]
-    rows = [models[chains[i].slot] if runners[i].params is None else runners[i].params for i in live]
-    return np.stack(rows), range(len(rows))  # type: ignore[arg-type]
+    return np.stack([runners[i].params for i in live]), range(len(live))
 
 
 def _check_enough(setting: Setting, runners: Sequence[_Runner], round: int) -> None:
@@ -237,18 +256,16 @@ def _check_enough(setting: Setting, runners: Sequence[_Runner], round: int) -> N
         raise RoundFailed(f"round {round}", what, "Set run.min_ok = 0 to let such rounds pass")
 
 
-def _merge(
-    setting: Setting, plan: Plan, models: Params, runners: Sequence[_Runner], memory: Memory
-) -> tuple[Params, Memory]:
+def _merge(setting: Setting, plan: Plan, models: Params, runners: Sequence[_Runner], memory: Memory) -> tuple[Params, Memory]:
     """Aggregate the chain ends of each slot; a slot nobody served keeps its model."""
     merged, kept = np.array(models), dict(memory)
     for slot in sorted({chain.slot for chain in plan.chains}):
-        ends = [r for chain, r in zip(plan.chains, runners, strict=True) if chain.slot == slot and r.params is not None]
-        ends = [r for r in ends if not r.dropped]
+        served = [runner for chain, runner in zip(plan.chains, runners, strict=True) if chain.slot == slot]
+        ends = [runner for runner in served if runner.answered and not runner.dropped]
         if not ends:
             continue
         stacked = Ends(
-            params=np.stack([r.params for r in ends]),  # type: ignore[misc]
+            params=np.stack([r.params for r in ends]),
             num_examples=np.array([r.examples for r in ends]),
             steps=np.array([r.steps for r in ends]),
             layout=setting.description.layout,
@@ -257,9 +274,7 @@ def _merge(
     return merged, kept
 
 
-def _remember(
-    state: State, plan: Plan, models: Params, runners: Sequence[_Runner], memory: Mapping[str, Memory]
-) -> State:
+def _remember(state: State, plan: Plan, models: Params, runners: Sequence[_Runner], memory: Mapping[str, Memory]) -> State:
     loss, times, last = state.loss.copy(), state.times_selected.copy(), state.last_selected.copy()
     asked = [client for runner in runners for client in runner.seconds]
     times[asked] += 1
@@ -289,7 +304,7 @@ def evaluate(setting: Setting, state: State) -> tuple[float, float]:
         return float(scores.accuracy[0]), float(scores.loss[0])
     clients = range(setting.description.population.size)
     home = np.zeros(len(clients), np.int64) if state.home is None else state.home
-    scores = setting.runtime.evaluate_clients(clients, state.models, home, "test")  # type: ignore[arg-type]
+    scores = setting.runtime.evaluate_clients(clients, state.models, home, "test")
     weight = scores.num_examples / max(1, scores.num_examples.sum())
     return float(np.nansum(weight * scores.accuracy)), float(np.nansum(weight * scores.loss))
 

@@ -138,15 +138,19 @@ def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> Table:
     >>> merge({"local": {"lr": 1, "batch": 2}}, {"local": {"lr": 3}})
     {'local': {'lr': 3, 'batch': 2}}
     """
-    merged = _deep(base)
+    merged: Table = _deep(base)
     for key, value in top.items():
         old = merged.get(key)
-        both = isinstance(old, dict) and isinstance(value, Mapping)
-        if both and ("use" not in value or value["use"] == old.get("use") or key == "data"):  # type: ignore[union-attr]
-            merged[key] = {**old, **value}  # type: ignore[dict-item]
+        if isinstance(old, dict) and isinstance(value, Mapping) and _same_kind(key, old, value):
+            merged[key] = {**old, **value}
         else:
             merged[key] = _deep(value)
     return merged
+
+
+def _same_kind(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether options carry over: the function stays the same. ``[data]`` options mean the same for every dataset."""
+    return "use" not in new or new["use"] == old.get("use") or key == "data"
 
 
 def override(raw: Mapping[str, Any], assignments: Mapping[str, Any]) -> Table:
@@ -155,7 +159,7 @@ def override(raw: Mapping[str, Any], assignments: Mapping[str, Any]) -> Table:
     >>> override({}, {"selection.use": "uniform", "local.lr": "0.1"})
     {'selection': {'use': 'uniform'}, 'local': {'lr': 0.1}}
     """
-    changed = _deep(raw)
+    changed: Table = _deep(raw)
     for key in sorted(assignments, key=lambda k: not k.endswith(".use")):  # "use" first: it empties the table
         table, _, option = key.partition(".")
         if not option or "." in option:
@@ -304,5 +308,3 @@ def fingerprint(resolved: Mapping[str, Any]) -> str:
     content = {key: value for key, value in resolved.items() if key not in TEXTS}
     content["run"] = {key: value for key, value in resolved["run"].items() if key != "checkpoint_seconds"}
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=list).encode()).hexdigest()[:12]
-
-

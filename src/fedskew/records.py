@@ -35,10 +35,10 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_tensors
 
-from fedskew import __version__
 from fedskew.errors import RunFolderError
 from fedskew.recipe import fingerprint
 from fedskew.types import Chain, Clustering, Layout, Params, RoundRecord, Signal, State, Transfer
+from fedskew.version import __version__
 
 VERSION = __version__
 RECIPE, RUN, ROUNDS, CHECKPOINT = "recipe.toml", "run.json", "rounds.jsonl", "checkpoint.safetensors"
@@ -283,6 +283,7 @@ class RunFolder:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            self._lock.close()
             raise RunFolderError(str(path), "another process is writing to it", "Wait for it, or use another --out") from None
 
     def restore(self) -> State | None:
@@ -314,7 +315,9 @@ class RunFolder:
             if record_of(line.decode()).round > last:
                 break
             kept.append(line)
-        write_atomically(path, b"".join(line + b"\n" for line in kept))
+        whole = b"".join(line + b"\n" for line in kept)
+        if len(whole) != path.stat().st_size:
+            write_atomically(path, whole)
 
     def begin(self, facts: Mapping[str, Any]) -> None:
         """Write what the run is, once."""

@@ -5,6 +5,7 @@ The child processes stay alive from run to run, because starting torch costs mor
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -129,10 +130,8 @@ def _serve(pipe: Connection) -> None:
 def main() -> None:
     """Entry point of a child process: the descriptor of its pipe is the only argument."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is done with us, or gone
         _serve(Connection(int(sys.argv[1])))
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass  # the parent is done with us, or gone
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def type_text(kind: Any) -> str:
         return " | ".join(type_text(a) for a in arguments)
     if origin in (tuple, list) or (isinstance(origin, type) and issubclass(origin, typing.Sequence)):
         return f"list of {type_text(arguments[0])}" if arguments else "list"
-    return {type(None): "none", Any: "any"}.get(kind) or getattr(kind, "__name__", str(kind))
+    return "none" if kind is type(None) else "any" if kind is Any else str(getattr(kind, "__name__", kind))
 
 
 def check_value(where: str, option: Option, value: Any) -> Any:

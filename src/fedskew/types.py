@@ -17,6 +17,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Params: TypeAlias = NDArray[np.float32]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
+Ids: TypeAlias = Sequence[int] | NDArray[np.int64]  # client numbers, or slot numbers
 Memory: TypeAlias = Mapping[str, Any]  # what a stage remembers between rounds: arrays, numbers, strings, nested by name
 
 
@@ -85,6 +86,23 @@ class Signal:
     def num_classes(self) -> int:
         """C."""
         return int(self.rows.shape[1])
+
+
+@dataclass(frozen=True)
+class HeadUpdates:
+    """What a probe leaves: the output layer of every client after a short training from one and the same model."""
+
+    received_weight: Floats  # (C, L)
+    weight: Floats  # (K, C, L) after training
+    received_bias: Floats | None  # (C,)
+    bias: Floats | None  # (K, C) after training
+    steps: Ints  # (K,) optimiser steps taken
+    answered: Bools  # (K,) False: no usable reply
+    num_examples: Ints  # (K,)
+
+    def __post_init__(self) -> None:
+        floats = ("received_weight", "weight", "received_bias", "bias")
+        _freeze(self, steps=np.int64, answered=np.bool_, num_examples=np.int64, **dict.fromkeys(floats, np.float64))
 
 
 @dataclass(frozen=True)
@@ -418,17 +436,13 @@ class Runtime(Protocol):
     def available(self, round: int) -> Bools:
         """(K,) who can be asked in this round."""
 
-    def train(
-        self, clients: Sequence[int], models: Params, start: Sequence[int], job: LocalJob, *, seed: int, round: int
-    ) -> Replies:
+    def train(self, clients: Ids, models: Params, start: Ids, job: LocalJob, *, seed: int, round: int) -> Replies:
         """Train client ``clients[i]`` from ``models[start[i]]``, all at once."""
 
     def evaluate(self, models: Params) -> Scores:
         """Each model on the central test set."""
 
-    def evaluate_clients(
-        self, clients: Sequence[int], models: Params, start: Sequence[int], which: Literal["test", "train"]
-    ) -> Scores:
+    def evaluate_clients(self, clients: Ids, models: Params, start: Ids, which: Literal["test", "train"]) -> Scores:
         """``models[start[i]]`` on the own data of ``clients[i]``."""
 
     def close(self) -> None:

@@ -54,6 +54,12 @@ def histogram_transfers(num_clients: int, num_classes: int) -> tuple[Transfer, .
     return (Transfer("up", "histogram", size, size),)
 
 
+def probe_transfers(asked: int, uploads: int, model_bytes: int) -> tuple[Transfer, ...]:
+    """Everybody gets the model once for a probe, and sends one back."""
+    down = Transfer("down", "probe", asked * model_bytes, model_bytes if asked else 0)
+    return _nonzero([down, Transfer("up", "probe", uploads * model_bytes, uploads * model_bytes)])
+
+
 def total_bytes(transfers: Iterable[Transfer], direction: str) -> int:
     """Unicast bytes of all kinds in one direction."""
     return sum(t.bytes for t in transfers if t.direction == direction)

@@ -1,7 +1,7 @@
 """The next model is the average of the models that came back (FedAvg).
 
-McMahan et al., AISTATS 2017, Algorithm 1. Weights are explicit: by examples over the SELECTED clients (papers 000, 002, 004), or
-uniform (FedCor, Power-of-Choice, BACSA-FS).
+McMahan et al., AISTATS 2017, Algorithm 1. Weights are explicit: by examples over the SELECTED clients (papers 000, 002, 004),
+or uniform (FedCor, Power-of-Choice, BACSA-FS).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def normalised(ends: Ends, weights: Literal["examples", "uniform"]) -> Floats:
 
 def average(ends: Ends, shares: Floats) -> Params:
     """The weighted sum, added up in one fixed order: a BLAS product may round differently from machine to machine."""
-    total = ends.params[0] * np.float32(shares[0])
+    total: Params = ends.params[0] * np.float32(shares[0])
     scratch = np.empty_like(total)
     for row, share in zip(ends.params[1:], shares[1:], strict=True):
         np.multiply(row, np.float32(share), out=scratch)

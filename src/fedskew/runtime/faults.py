@@ -1,9 +1,8 @@
-"""Makes clients unavailable, slow, silent or corrupt on purpose, around any runtime. Faults are data: same seed, same faults."""
+"""Makes clients unavailable, slow, silent or corrupt on purpose, around any runtime. Same seed, same faults."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -13,7 +12,7 @@ import numpy as np
 from fedskew.errors import RecipeError
 from fedskew.runtime.replies import Reply, collect
 from fedskew.streams import stream
-from fedskew.types import Bools, Description, Ints, LocalJob, Params, Replies, Runtime, Scores
+from fedskew.types import Bools, Description, Ids, Ints, LocalJob, Params, Replies, Runtime, Scores
 
 
 @dataclass(frozen=True)
@@ -83,9 +82,7 @@ class FaultyRuntime:
             there = there & self._trace[(round - 1) % len(self._trace)]
         return there & (stream(self._seed, "availability", round).random(len(there)) < self._faults.available)
 
-    def train(
-        self, clients: Sequence[int], models: Params, start: Sequence[int], job: LocalJob, *, seed: int, round: int
-    ) -> Replies:
+    def train(self, clients: Ids, models: Params, start: Ids, job: LocalJob, *, seed: int, round: int) -> Replies:
         """Train those who will answer in time, then damage some answers."""
         fates = [self._fate(int(client), job, round) for client in clients]
         useful = [i for i, fate in enumerate(fates) if fate not in ("dropped out", "missed the deadline")]
@@ -120,9 +117,7 @@ class FaultyRuntime:
         """As the inner runtime."""
         return self._inner.evaluate(models)
 
-    def evaluate_clients(
-        self, clients: Sequence[int], models: Params, start: Sequence[int], which: Literal["test", "train"]
-    ) -> Scores:
+    def evaluate_clients(self, clients: Ids, models: Params, start: Ids, which: Literal["test", "train"]) -> Scores:
         """As the inner runtime."""
         return self._inner.evaluate_clients(clients, models, start, which)
 

@@ -1,6 +1,6 @@
 """A runtime that trains nothing: replies follow a formula. For tests, and for trying a rule out in milliseconds.
 
->>> from fedskew.types import LocalJob
+>>> from fedskew.types import Ids, LocalJob
 >>> runtime = ScriptedRuntime(np.full((3, 2), 5))
 >>> replies = runtime.train([0, 2], runtime.initial(0)[None], [0, 0], LocalJob(), seed=0, round=1)
 >>> replies.ok.tolist(), replies.examples.tolist()
@@ -9,14 +9,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 
 from fedskew.runtime.replies import Reply, collect
 from fedskew.streams import stream
-from fedskew.types import Bools, Description, Ints, Layout, LocalJob, Params, Population, Replies, Scores
+from fedskew.types import Bools, Description, Ids, Ints, Layout, LocalJob, Params, Population, Replies, Scores
 
 Script = Callable[[int, int, Params], Reply]  # client, round, received model -> reply
 
@@ -24,7 +24,9 @@ Script = Callable[[int, int, Params], Reply]  # client, round, received model ->
 class ScriptedRuntime:
     """Clients with the given label counts (K, C); every training step moves the model a little, differently for each client."""
 
-    def __init__(self, counts: Ints, *, size: int = 6, script: Script | None = None, population: Population | None = None) -> None:
+    def __init__(
+        self, counts: Ints, *, size: int = 6, script: Script | None = None, population: Population | None = None
+    ) -> None:
         self._counts = np.asarray(counts, np.int64)
         self._layout = Layout.of([("weight", (size - 2,), "weight"), ("bias", (2,), "weight")])
         self._population = population or Population(self._counts.sum(axis=1))
@@ -46,9 +48,7 @@ class ScriptedRuntime:
         """Everyone with examples."""
         return self._population.num_examples > 0
 
-    def train(
-        self, clients: Sequence[int], models: Params, start: Sequence[int], job: LocalJob, *, seed: int, round: int
-    ) -> Replies:
+    def train(self, clients: Ids, models: Params, start: Ids, job: LocalJob, *, seed: int, round: int) -> Replies:
         """Replies by the script, or a seeded random walk."""
         rows = [self._reply(int(c), models[s], seed, round) for c, s in zip(clients, start, strict=True)]
         return collect(rows, self._layout.size)
@@ -65,9 +65,7 @@ class ScriptedRuntime:
         norm = np.square(models.astype(np.float64)).mean(axis=1)
         return Scores(norm, 1 / (1 + norm), np.full(len(models), 100))
 
-    def evaluate_clients(
-        self, clients: Sequence[int], models: Params, start: Sequence[int], which: Literal["test", "train"]
-    ) -> Scores:
+    def evaluate_clients(self, clients: Ids, models: Params, start: Ids, which: Literal["test", "train"]) -> Scores:
         """As :meth:`evaluate`, for each client's model."""
         scores = self.evaluate(models)
         index = np.asarray(start, np.int64)

@@ -1,4 +1,4 @@
-"""Who trains in this round. A rule is ``select(view, rng, *, options) -> client ids``; register it here or name "module:function"."""
+"""Who trains in this round: ``select(view, rng, *, options) -> client ids``. A recipe may also name "module:function"."""
 
 from __future__ import annotations
 

@@ -51,10 +51,17 @@ class Crew(Protocol):
 
     layout: Layout
 
-    def initial(self, seed: int) -> Params: ...
-    def train(self, tasks: Sequence[TrainTask], models: Params, out: Params) -> list[Reply]: ...
-    def score(self, tasks: Sequence[ScoreTask], models: Params) -> list[Scored]: ...
-    def close(self) -> None: ...
+    def initial(self, seed: int) -> Params:
+        """A fresh model."""
+
+    def train(self, tasks: Sequence[TrainTask], models: Params, out: Params) -> list[Reply]:
+        """Train every task, parameters into the rows of ``out``."""
+
+    def score(self, tasks: Sequence[ScoreTask], models: Params) -> list[Scored]:
+        """Score every task."""
+
+    def close(self) -> None:
+        """Let go of processes and memory."""
 
 
 def first_line(error: BaseException) -> str:
@@ -163,7 +170,7 @@ class Team:
     def _spread(
         self, tasks: Sequence[Any], models: Params, message: Callable[[Any], tuple[Any, ...]]
     ) -> Iterable[tuple[int, Any, Params]]:
-        """Yield (task number, answer, parameter row) as answers arrive. The row is only valid until the next one is asked for."""
+        """Yield (task number, answer, parameter row) as answers arrive. The row is valid until the next is asked for."""
         waiting = iter(range(len(tasks)))
         deaths = 0
         for worker in self._workers:
@@ -189,7 +196,9 @@ class Team:
     ) -> None:
         """Put a new process in the place of one that died; the task it died on is lost, those behind it are given again."""
         if deaths > MAX_DEATHS:
-            raise WorkerError("local runtime", f"{deaths} worker processes died in one round", "Check memory, or use --workers 1")
+            raise WorkerError(
+                "local runtime", f"{deaths} worker processes died in one round", "Check memory, or use --workers 1"
+            )
         self._workers.remove(dead)
         dead.close()
         fresh = self._hire()

@@ -34,7 +34,7 @@ def layout_of(module: nn.Module) -> Layout:
 
 
 class FlatModule:
-    """A module and the vector its weights and float buffers are views of. Built anew, with the same bits, from the same seed."""
+    """A module and the vector its weights and float buffers are views of. Same seed, same bits."""
 
     def __init__(self, factory: Callable[[], nn.Module], seed: int) -> None:
         with seeded(seed_for(seed, "init")):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 AHEAD = 2  # tasks a worker holds at once, so that it never waits for its parent
-ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 class WorkerProcess:
@@ -55,7 +55,9 @@ class WorkerProcess:
         if isinstance(answer, FedskewError):
             raise answer
         if not isinstance(answer, Layout):
-            raise RunError("model", str(answer), "Check the model factory: it is called without arguments and returns a torch module")
+            raise RunError(
+                "model", str(answer), "Check the model factory: it is called without arguments and returns a torch module"
+            )
         self.layout = answer
         shape = (2 * AHEAD, self.layout.size)  # rows 0..AHEAD-1 take models in, the others give them back
         self._block_file = anonymous_file(4 * shape[0] * shape[1])
@@ -80,7 +82,9 @@ class WorkerProcess:
         try:
             return self.pipe.recv()
         except (EOFError, OSError):
-            raise RunError("local runtime", f"a worker process ended while starting ({self.fate()})", "See the message above") from None
+            raise RunError(
+                "local runtime", f"a worker process ended while starting ({self.fate()})", "See the message above"
+            ) from None
 
     def forget_models(self) -> None:
         """The start models are about to change."""

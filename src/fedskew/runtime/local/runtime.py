@@ -16,7 +16,7 @@ from fedskew.errors import RunError
 from fedskew.runtime.local.crew import Alone, Crew, Scored, ScoreTask, Team, TrainTask, usable_cores
 from fedskew.runtime.local.store import Store
 from fedskew.runtime.replies import collect
-from fedskew.types import Bools, Description, Ints, LocalJob, Params, Population, Replies, Scores
+from fedskew.types import Bools, Description, Ids, Ints, LocalJob, Params, Population, Replies, Scores
 
 if TYPE_CHECKING:
     from torch import nn
@@ -57,9 +57,7 @@ class LocalRuntime:
         """Everyone who has something to train on."""
         return self._population.num_examples > 0
 
-    def train(
-        self, clients: Sequence[int], models: Params, start: Sequence[int], job: LocalJob, *, seed: int, round: int
-    ) -> Replies:
+    def train(self, clients: Ids, models: Params, start: Ids, job: LocalJob, *, seed: int, round: int) -> Replies:
         """Train the clients, the largest first so that the workers finish together."""
         order = np.argsort(-self._population.num_examples[list(clients)], kind="stable")
         out = np.empty((len(clients), models.shape[1]), np.float32)
@@ -76,17 +74,15 @@ class LocalRuntime:
         tasks = [ScoreTask(slot, "test", piece) for slot in range(len(models)) for piece in pieces]
         return _summary(self._crew.score(tasks, models), np.repeat(np.arange(len(models)), len(rows)), len(models))
 
-    def evaluate_clients(
-        self, clients: Sequence[int], models: Params, start: Sequence[int], which: Literal["test", "train"]
-    ) -> Scores:
+    def evaluate_clients(self, clients: Ids, models: Params, start: Ids, which: Literal["test", "train"]) -> Scores:
         """Every client's model on its own rows, many clients to a batch."""
         if which == "test" and not len(self._store.test_order) and self._store.num_clients:
             raise RunError("evaluation", "clients have no test sets", 'Set data.client_test = "matched" or "split"')
         tasks, owners = [], []
-        start = np.asarray(start)
-        for slot in np.unique(start):
-            mine = np.flatnonzero(start == slot)
-            rows = [self._store.rows(clients[i], which) for i in mine]
+        slots = np.asarray(start)
+        for slot in np.unique(slots):
+            mine = np.flatnonzero(slots == slot)
+            rows = [self._store.rows(int(clients[int(i)]), which) for i in mine]
             owners.append(np.repeat(mine, [len(r) for r in rows]))
             joined = np.concatenate(rows)
             tasks += [ScoreTask(int(slot), which, joined[i : i + PIECE]) for i in range(0, len(joined), PIECE)]

@@ -2,11 +2,11 @@
 
 Two paths with the same mathematics (a parity test compares both with ``torch.optim``):
 
-* :class:`AutogradStep` for any module: gradients become one flat vector, the update is arithmetic on flat vectors. No optimiser
-  object, because the first ``torch.optim`` step of a process imports ``torch._dynamo`` (about 1.5 s).
-* :class:`FusedMLPStep` for ``Sequential(Flatten?, Linear, ReLU, ..., Linear)`` under plain SGD: each weight gradient is added to
-  its weight inside the matrix product, so no gradient, no graph and no optimiser state ever exist. Measured on 784-200-200-10
-  with batches of 64: 0.65 of the time of ``loss.backward(); optimizer.step()``.
+* :class:`AutogradStep` for any module: gradients become one flat vector, the update is arithmetic on flat vectors. No
+  optimiser object, because the first ``torch.optim`` step of a process imports ``torch._dynamo`` (about 1.5 s).
+* :class:`FusedMLPStep` for ``Sequential(Flatten?, Linear, ReLU, ..., Linear)`` under plain SGD: each weight gradient is added
+  to its weight inside the matrix product, so no gradient, no graph and no optimiser state ever exist. Measured on
+  784-200-200-10 with batches of 64: 0.65 of the time of ``loss.backward(); optimizer.step()``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8  # torch.optim.Adam's defaults
 class Step(Protocol):
     """Trains the resident model on one batch and returns the sum of the example losses."""
 
-    def __call__(self, x: Tensor, y: Tensor) -> Tensor: ...
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        """One step."""
 
 
 class AutogradStep:

@@ -77,7 +77,7 @@ def anonymous_file(size: int) -> IO[bytes]:
     """An unnamed file in memory where the machine has one (``/dev/shm``), else in the temporary folder."""
     for folder in ("/dev/shm", None):
         with contextlib.suppress(OSError):
-            handle = tempfile.TemporaryFile(dir=folder)
+            handle = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (its descriptor is what is shared)
             # Reserve the pages now: a full /dev/shm would otherwise kill a worker with SIGBUS in the middle of a round.
             os.posix_fallocate(handle.fileno(), 0, max(size, mmap.PAGESIZE))
             return handle

@@ -113,7 +113,7 @@ class Trainer:
 
     def _batches(self, rows: Ints, size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Batches in the given order. Under BatchNorm a last batch of one example joins the one before: it has no variance."""
-        stops = list(range(size, len(rows), size)) + [len(rows)]
+        stops = [*range(size, len(rows), size), len(rows)]
         if self.model.has_batch_norm and len(stops) > 1 and len(rows) - stops[-2] == 1:
             del stops[-2]
         per_gather = max(1, GATHER // size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -63,10 +64,10 @@ def answer(trainer: Any, rows: Params, name: str, arguments: list[Any]) -> Any:
 def main() -> None:
     """Entry point: the descriptor of the pipe is the only argument."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
+    with contextlib.suppress(
+        EOFError, BrokenPipeError, ConnectionResetError
+    ):  # the parent is gone or has closed the pipe: the ordinary end
         serve(Connection(int(sys.argv[1])))
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass  # the parent is gone or has closed the pipe: the ordinary end
 
 
 if __name__ == "__main__":

@@ -1,0 +1,91 @@
+"""Round time as a ratio to the bare PyTorch loop, and what is left of a round besides client training.
+
+K=100, m=10, 600 examples each, batch 64, one epoch, plain SGD; MNIST if it is in the cache, else random pixels (the arithmetic is
+the same). The two sides take turns round by round, so that a noisy machine hurts both; medians are printed. No evaluation on
+either side. Exit code 1 if a limit is missed.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+
+import bare
+import numpy as np
+import torch
+from table import Figure, report
+
+from fedskew import data, models
+from fedskew.federation import play_round, prepare, settle
+from fedskew.recipe import method_of, resolve
+from fedskew.runtime.local.runtime import LocalRuntime
+from fedskew.runtime.local.store import Store
+from fedskew.streams import stream
+
+K, M, EXAMPLES, BATCH, LR, WARM_UP, ROUNDS = 100, 10, 600, 64, 0.005, 3, 15
+
+
+def pixels() -> tuple[np.ndarray, np.ndarray]:
+    if data.is_cached("mnist"):
+        mnist = data.load("mnist")
+        return np.array(mnist.x), np.array(mnist.y)
+    rng = stream(0, "benchmark")
+    return rng.integers(0, 256, (60_000, 28, 28), dtype=np.uint8), rng.integers(0, 10, 60_000)
+
+
+def store(x: np.ndarray, y: np.ndarray, clients: int, examples: int) -> Store:
+    order = stream(0, "partition").permutation(len(y))[: clients * examples]
+    offsets = np.arange(clients + 1) * examples
+    few = np.arange(100)
+    return Store(
+        x=x, y=y, train_order=order, train_offsets=offsets, x_test=x[:100], y_test=y[:100], central_order=few, test_order=few,
+        test_offsets=np.zeros(clients + 1, np.int64), num_classes=10, mean=np.float32(0.1307), std=np.float32(0.3081),
+    )  # fmt: skip
+
+
+def method(**local: object):
+    run = {"rounds": 10**6, "clients_per_round": M, "evaluate_every": 0}
+    return method_of(resolve({"local": {"batch": BATCH, "lr": LR, **local}, "run": run}))
+
+
+def compare(factory, plain_model: torch.nn.Module, rounds: int = ROUNDS) -> tuple[float, float, float]:
+    """(our median round, bare median round, share of ours that is not client training), seconds."""
+    x, y = pixels()
+    box = store(x, y, K, EXAMPLES)
+    with LocalRuntime(box, factory, workers=2) as runtime:
+        setting = settle(method(), runtime, seed=0)
+        state, _ = prepare(setting)
+        ours, theirs, besides = [], [], []
+        for t in range(WARM_UP + rounds):
+            began = time.perf_counter()
+            state, record = play_round(setting, state)
+            middle = time.perf_counter()
+            shards = [bare.normalised(x, y, box.rows(c, "train")) for c in record.loss]
+            start = time.perf_counter()
+            bare.play_round(plain_model, shards, BATCH, LR)
+            if t >= WARM_UP:
+                theirs.append(time.perf_counter() - start)
+                ours.append(middle - began)
+                besides.append(1 - sum(record.client_seconds.values()) / 2 / (middle - began))
+    return statistics.median(ours), statistics.median(theirs), statistics.median(besides)
+
+
+def main() -> int:
+    torch.set_num_threads(1)
+    figures = []
+    for name, factory, plain in (
+        ("MLP 784-200-200-10", lambda: models.build("mlp", (28, 28), 10), bare.mlp()),
+        ("CNN of paper 002", lambda: models.build("cnn_similarity", (28, 28), 10), bare.cnn()),
+        ("CNN, our own module in the bare loop too", lambda: models.build("cnn_similarity", (28, 28), 10),
+         models.build("cnn_similarity", (28, 28), 10)),
+    ):  # fmt: skip
+        ours, theirs, besides = compare(factory, plain)
+        note = f"{1000 * ours:.1f} ms against {1000 * theirs:.1f} ms"
+        figures.append(Figure(f"{name}: round / bare loop", ours / theirs, 0.50, note))
+        figures.append(Figure(f"{name}: besides training", besides, 0.10, "share of the round"))
+    return report("Rounds (2 workers against 1 thread)", figures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""What fedskew knows about one dataset: facts to show, and the ways to get it."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import DataError
+from ..client import Package
+from ..dataset import Dataset
+
+
+@dataclass(frozen=True)
+class Info:
+    """Facts about a dataset that are known before it is here."""
+
+    title: str
+    examples: int  # training rows
+    test_examples: int  # rows of the official test set, 0 = there is none
+    classes: int
+    origin: str
+    license: str
+    size_mb: float  # to download, or the file to bring
+    default_model: str
+    needs_folder: bool = False  # no package carries it: name a folder that holds its file
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Images and labels as a source delivered them, before anything was checked."""
+
+    x: NDArray[np.uint8]
+    y: NDArray[Any]
+    x_test: NDArray[np.uint8]
+    y_test: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Hub:
+    """A dataset on the Hugging Face hub with image and label columns."""
+
+    repository: str
+    image: str
+    label: str = "label"
+
+
+@dataclass(frozen=True)
+class Source:
+    """How to get one dataset. ``find`` lists its files in a folder (empty = not there), ``read`` turns them into a dataset."""
+
+    info: Info
+    find: Callable[[Path], list[Path]]
+    read: Callable[[Path], Dataset]
+    package: Package | None = None
+    installed: Path | None = None  # where the operating system's package manager would have put it
+    hub: Hub | None = None
+    build: Callable[[Arrays], Dataset] | None = None  # from what the hub delivers
+    embedded: Callable[[], Dataset] | None = None  # inside a library we need anyway
+
+
+def read_npz(path: Path, keys: tuple[str, ...]) -> list[NDArray[Any]]:
+    """The named arrays of one .npz file."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as packed:  # opened here, or a bad file stays open
+            return [packed[key] for key in keys]
+    except (OSError, KeyError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        raise DataError(f"file {path}", f"cannot be read ({error})", f"It needs the arrays {', '.join(keys)}") from error
+
+
+def find_one(folder: Path, pattern: str) -> list[Path]:
+    """The one file of ``folder`` that fits ``pattern``; several are refused rather than guessed."""
+    found = sorted(folder.glob(pattern))
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise DataError(f"folder {folder}", f"several files fit {pattern}: {names}", "Keep one of them there")
+    return found

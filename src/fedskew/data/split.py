@@ -1,0 +1,167 @@
+"""Divide a dataset among clients and give each client something to be tested on (METHODS 9.5).
+
+``client_test`` says where a client's own test rows come from:
+
+- ``split``: training and official test rows are pooled, divided, and a fifth of each client's rows is put aside at random;
+  the central test set is all of those together (the setting of Clust-PSI-PFL, paper 004);
+- ``matched``: the official test set is dealt out so that each client gets its own class proportions (largest remainder), every
+  test row once; the central test set is the official one;
+- ``none``: clients have no test rows; the central test set is the official one;
+- ``auto``: ``matched`` if there is an official test set, else ``split``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import DataError, did_you_mean
+from ..streams import stream
+from ..types import Ints, Params, frozen
+from .arrays import fit_scale
+from .client_test import discard, match, split_clients
+from .dataset import Dataset
+from .partitions import PARTITIONS, Partition, Pool
+
+ClientTest: TypeAlias = Literal["auto", "split", "matched", "none"]
+Rule: TypeAlias = Callable[..., Partition]
+
+
+@dataclass(frozen=True, eq=False)
+class Shards:
+    """What an engine trains and tests on.
+
+    ``train`` addresses ``x`` and ``y``; ``test`` and ``central_test`` address ``x_test`` and ``y_test``, which are the same
+    arrays as ``x`` and ``y`` after ``split``. ``mean`` and ``std`` are fitted to training rows only (or fixed by the dataset).
+    """
+
+    dataset: Dataset
+    x: NDArray[Any]
+    y: Ints
+    x_test: NDArray[Any]
+    y_test: Ints
+    train: Partition
+    test: Partition | None
+    central_test: Ints
+    mean: Params | None
+    std: Params | None
+    client_test: Literal["split", "matched", "none"]
+
+    @property
+    def clients(self) -> int:
+        """K."""
+        return self.train.clients
+
+    @property
+    def label_counts(self) -> Ints:
+        """(K, C) training examples of each class at each client."""
+        return self.train.counts(self.y, self.dataset.num_classes)
+
+    @property
+    def untested(self) -> int:
+        """Clients without test rows: they are left out of AD and SDAD."""
+        return self.clients if self.test is None else int((self.test.sizes == 0).sum())
+
+
+def build_shards(
+    dataset: Dataset,
+    *,
+    clients: int,
+    partition: str | Rule = "dirichlet",
+    options: Mapping[str, Any] | None = None,
+    client_test: ClientTest = "auto",
+    test_fraction: float = 0.2,
+    stratified: bool = False,
+    holdout: float = 0.0,
+    seed: int = 0,
+) -> Shards:
+    """Divide ``dataset`` among ``clients`` by a partition rule (a name or a function) and its ``options``.
+
+    ``stratified`` takes the test rows of ``split`` class by class. ``holdout`` throws that share of every client's training
+    rows away, as one published study does without meaning to (METHODS 5).
+
+    >>> from fedskew.data import load
+    >>> shards = build_shards(load("digits"), clients=5, partition="iid", seed=1)
+    >>> shards.train.sizes.tolist(), shards.test.sizes.tolist(), shards.x_test is shards.x
+    ([288, 288, 287, 287, 287], [72, 72, 72, 72, 72], True)
+    """
+    _check_shares(test_fraction, holdout)
+    how = _resolve(client_test, dataset)
+    divide = _rule(partition)
+    x, y, columns = pool_rows(dataset) if how == "split" else (dataset.x, dataset.y, dataset.columns)
+    whole = divide(Pool(y, dataset.num_classes, columns), clients, stream(seed, "partition"), **(options or {}))
+    train, test = _test_sets(how, whole, y, dataset, stream(seed, "split"), test_fraction, stratified)
+    if holdout:
+        train = discard(train, holdout, stream(seed, "split", 1))
+    x_test, y_test = (x, y) if how == "split" else (dataset.x_test, dataset.y_test)
+    central = np.sort(test.order) if how == "split" and test is not None else np.arange(len(y_test))
+    refit = how == "split" and dataset.scale == "fitted" and dataset.mean is not None
+    mean, std = fit_scale(x, train.order) if refit else (dataset.mean, dataset.std)
+    return Shards(dataset, x, y, x_test, y_test, train, test, frozen(central, np.int64), mean, std, how)
+
+
+def _test_sets(
+    how: str,
+    whole: Partition,
+    y: Ints,
+    dataset: Dataset,
+    rng: np.random.Generator,
+    test_fraction: float,
+    stratified: bool,
+) -> tuple[Partition, Partition | None]:
+    if how == "split":
+        return split_clients(whole, y, dataset.num_classes, rng, test_fraction=test_fraction, stratified=stratified)
+    return whole, match(dataset.y_test, whole.counts(y, dataset.num_classes), rng) if how == "matched" else None
+
+
+def pool_rows(dataset: Dataset) -> tuple[NDArray[Any], Ints, Mapping[str, NDArray[Any]]]:
+    """Training and test rows as one: without a copy when there are no test rows or both lie in one file of the cache."""
+    if not len(dataset.y_test):
+        return dataset.x, dataset.y, dataset.columns
+    return _joined(dataset.x, dataset.x_test), _joined(dataset.y, dataset.y_test), {}
+
+
+def _joined(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+    """``second`` behind ``first``; a view of their common owner if that is how they lie in memory."""
+    owner = first.base
+    while isinstance(owner, np.ndarray):
+        if (
+            owner.shape == (len(first) + len(second), *first.shape[1:])
+            and owner.dtype == first.dtype
+            and owner.flags.c_contiguous
+        ):
+            start = owner.__array_interface__["data"][0]
+            places = [a.__array_interface__["data"][0] - start for a in (first, second)]
+            if places == [0, first.nbytes]:
+                return frozen(owner)
+        owner = owner.base
+    return frozen(np.concatenate([first, second]))
+
+
+def _resolve(client_test: str, dataset: Dataset) -> Literal["split", "matched", "none"]:
+    official = len(dataset.y_test) > 0
+    if client_test == "auto":
+        return "matched" if official else "split"
+    if client_test == "matched" and not official:
+        raise DataError(f"data {dataset.name}", "there is no official test set to match", "Use client_test = 'split'")
+    if client_test not in ("split", "matched", "none"):
+        known = did_you_mean(client_test, ["auto", "split", "matched", "none"])
+        raise DataError("data", f"client_test = '{client_test}'", known)
+    return client_test  # type: ignore[return-value]
+
+
+def _rule(partition: str | Rule) -> Rule:
+    if callable(partition):
+        return partition
+    if partition not in PARTITIONS:
+        raise DataError("data", f"no partition is called '{partition}'", did_you_mean(partition, PARTITIONS))
+    return PARTITIONS[partition]
+
+
+def _check_shares(test_fraction: float, holdout: float) -> None:
+    if not 0.0 < test_fraction < 1.0 or not 0.0 <= holdout < 1.0:
+        raise DataError("data", f"test_fraction = {test_fraction}, holdout = {holdout}", "Use shares between 0 and 1")

@@ -1,0 +1,135 @@
+"""Which columns of a table hold what: long (client, label, count: one row per pair) or wide (client, then one column per label).
+
+A table whose columns could be either, or nearly carry the expected names, is refused with the nearest spelling: a misspelt
+``lable`` column must not become a class.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from fedskew.errors import DataError, did_you_mean
+from fedskew.measure.counts import printable
+
+Form: TypeAlias = Literal["auto", "long", "wide"]
+
+NAMES: dict[str, tuple[str, ...]] = {  # what a column may be called, in lower case
+    "client": (
+        "client",
+        "client_id",
+        "clients",
+        "client_name",
+        "cid",
+        "device",
+        "device_id",
+        "user",
+        "user_id",
+        "node",
+        "site",
+    ),
+    "label": ("label", "labels", "class", "class_id", "class_name", "category", "y", "target"),
+    "count": ("count", "counts", "num_examples", "examples", "samples", "n"),
+}
+NO_CLIENT = "none"  # --client-column none: rows have no names and are numbered
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where to find what; ``client`` None: rows are numbered."""
+
+    form: Literal["long", "wide"]
+    client: str | None
+    label: str | None = None
+    count: str | None = None
+    labels: tuple[str, ...] = ()  # columns of a wide table
+    ignored: tuple[str, ...] = ()  # columns of a long table that are not read
+
+
+def find_layout(
+    columns: Sequence[str],
+    where: str,
+    *,
+    form: Form = "auto",
+    client: str | None = None,
+    label: str | None = None,
+    count: str | None = None,
+) -> Layout:
+    """Decide by the column names; what is given by name must be there.
+
+    >>> find_layout(["client", "label", "count"], "a.csv").form, find_layout(["client", "cat", "dog"], "a.csv").labels
+    ('long', ('cat', 'dog'))
+    >>> find_layout(["client", "lable", "count"], "a.csv")
+    Traceback (most recent call last):
+    fedskew.errors.DataError: a.csv: there is no label column among client, lable, count. Is it 'lable'? Say --label-column \
+lable (or --format wide).
+    """
+    _check_header(columns, where)
+    found = {
+        role: _find(columns, where, role, given) for role, given in (("client", client), ("label", label), ("count", count))
+    }
+    if form == "auto":
+        form = _guess(columns, where, found, asked=label is not None or count is not None)
+    if form == "long":
+        for role in ("client", "label", "count"):
+            if found[role] is None:
+                raise _missing(columns, where, role)
+        ignored = tuple(name for name in columns if name not in found.values())
+        return Layout("long", found["client"], found["label"], found["count"], ignored=ignored)
+    if found["client"] is None and client != NO_CLIENT:
+        raise _missing(columns, where, "client")
+    labels = tuple(name for name in columns if name != found["client"])
+    if not labels:
+        raise DataError(where, "there are no label columns beside the client", "Give one column per label")
+    return Layout("wide", found["client"], labels=labels)
+
+
+def _check_header(columns: Sequence[str], where: str) -> None:
+    if not columns:
+        raise DataError(where, "the file is empty", "Give a header line and one row per client")
+    twice = next((name for i, name in enumerate(columns) if name in columns[:i]), None)
+    if twice is not None:
+        raise DataError(where, f"two columns are called '{printable(twice)}'", "Rename one")
+
+
+def _find(columns: Sequence[str], where: str, role: str, given: str | None) -> str | None:
+    """The column of a role: the one that is named, else the first of the usual names."""
+    if given is not None:
+        if given in columns:
+            return given
+        if role == "client" and given == NO_CLIENT:
+            return None
+        raise DataError(where, f"no column is called '{printable(given)}'", did_you_mean(given, columns))
+    plain = {name.strip().lower(): name for name in reversed(columns)}
+    return next((plain[name] for name in NAMES[role] if name in plain), None)
+
+
+def _guess(columns: Sequence[str], where: str, found: dict[str, str | None], *, asked: bool) -> Literal["long", "wide"]:
+    """Long if a label and a count column are there; wide if there is no trace of either."""
+    if found["label"] is not None and found["count"] is not None:
+        return "long"
+    if asked or found["label"] is not None or found["count"] is not None:
+        raise _missing(columns, where, "count" if found["label"] is not None else "label", also=" (or --format wide)")
+    near = [role for role in ("label", "count") if _near(columns, role)]
+    if len(near) == 2 or (near and len(columns) <= 3):
+        raise _missing(columns, where, near[0], also=" (or --format wide)")
+    return "wide"
+
+
+def _near(columns: Sequence[str], role: str) -> str | None:
+    """A column whose name is nearly, but not quite, the name of a role."""
+    plain = {name.strip().lower(): name for name in columns}
+    near = difflib.get_close_matches(role, plain, n=1, cutoff=0.75)
+    return plain[near[0]] if near else None
+
+
+def _missing(columns: Sequence[str], where: str, role: str, also: str = "") -> DataError:
+    shown = ", ".join(printable(name) for name in columns[:8]) + (" ..." if len(columns) > 8 else "")
+    near = _near(columns, role)
+    option = f"--{role}-column {printable(near) if near else 'NAME'}"
+    remedy = f"Is it '{printable(near)}'? Say {option}{also}" if near else f"Name it with {option}{also}"
+    if role == "client" and not near:
+        remedy += f", or --client-column {NO_CLIENT} if rows have no names"
+    return DataError(where, f"there is no {role} column among {shown}", remedy)

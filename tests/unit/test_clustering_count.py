@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedskew.clustering.count import Curve, counts_to_try, grid_counts, scan_counts
+from fedskew.clustering.sampling import quotas, sample_rows, stratified_rows
+from fedskew.clustering.space import enter
+from fedskew.types import Geometry
+
+
+def test_ties_within_a_billionth_go_to_the_smallest() -> None:
+    assert Curve(np.array([2, 3, 4]), np.array([0.5, 0.9, 0.9 + 5e-10])).best == 3
+    assert Curve(np.array([2, 3, 4]), np.array([0.5, 0.9, 0.9 + 5e-9])).best == 4
+    assert Curve(np.array([2, 3]), np.array([np.nan, -0.2])).best == 3
+    assert Curve(np.array([2]), np.array([np.nan])).best is None
+    assert np.isnan(Curve(np.array([2]), np.array([np.nan])).top)
+
+
+def test_grid_is_that_of_methods() -> None:
+    assert grid_counts(200) == [2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192]
+    assert grid_counts(1) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "scan", "max_count", "features", "last", "refine"),
+    [
+        (300, "auto", 0, 10, 299, False),
+        (301, "auto", 0, 10, 40, True),  # 4 C
+        (301, "auto", 0, None, 192, True),
+        (30, "geometric", 0, None, 24, True),
+        (400, "full", 0, 10, 399, False),
+        (100, "auto", 7, None, 7, False),
+        (2000, "subsample", 0, 11, 40, True),
+    ],
+)
+def test_what_is_tried(size: int, scan: str, max_count: int, features: int | None, last: int, refine: bool) -> None:
+    counts, again = counts_to_try(size, scan, max_count, features)  # type: ignore[arg-type]
+    assert (counts[0], counts[-1], again) == (2, last, refine)
+
+
+def test_refining_finds_a_peak_between_grid_points_and_respects_the_limit() -> None:
+    tried = []
+
+    def score(count: int) -> float:
+        tried.append(count)
+        return -abs(count - 14.0)
+
+    assert scan_counts(score, [8, 12, 16], refine=True, limit=100).best == 14
+    assert len(tried) == len(set(tried))
+    assert scan_counts(score, [8, 12], refine=True, limit=13).best == 13
+    assert scan_counts(lambda c: None, [2, 3], refine=True, limit=9).best is None
+
+
+def test_quotas_floor_cap_and_total() -> None:
+    assert quotas(np.array([1, 10, 89]), 20).tolist() == [1, 3, 15]
+    assert quotas(np.array([5, 5]), 100).tolist() == [5, 5]
+    assert quotas(np.full(50, 4), 60).sum() <= 60  # 50 floors of 2 do not fit
+
+
+def test_stratified_rows_hold_every_stratum_and_never_repeat() -> None:
+    strata = np.repeat([0, 1, 2], [5000, 900, 3])
+    rows = stratified_rows(strata, 200, np.random.default_rng(0))
+    assert 190 <= len(rows) <= 200
+    assert len(np.unique(rows)) == len(rows)
+    drawn = np.bincount(strata[rows])
+    assert drawn[2] >= 2
+    assert drawn[0] / drawn[1] == pytest.approx(5000 / 900, rel=0.1)
+    assert stratified_rows(strata[:10], 20, np.random.default_rng(0)).tolist() == list(range(10))
+
+
+def test_sample_of_a_space_keeps_a_rare_main_class() -> None:
+    points = np.eye(3)[np.repeat([0, 1, 2], [3000, 3000, 2])]
+    rows = sample_rows(enter(Geometry(points=points)), 100, np.random.default_rng(1))
+    assert (points[rows].argmax(axis=1) == 2).sum() == 2

@@ -1,0 +1,93 @@
+"""The probe: everybody is asked once, failures twice, only the output layer is kept, and every byte is charged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedskew.accounting.traffic import total_bytes
+from fedskew.errors import RecipeError
+from fedskew.federation import prepare, settle
+from fedskew.probe import find_head, head_updates
+from fedskew.recipe import method_of, resolve
+from fedskew.runtime.faults import Faults, FaultyRuntime
+from fedskew.runtime.replies import Reply
+from fedskew.runtime.scripted import ScriptedRuntime
+from fedskew.types import Layout
+
+COUNTS = np.array([[8, 0, 2], [0, 5, 0], [0, 0, 0], [1, 1, 8]])
+OPTIONS = {"probe": "all", "epochs": 1, "batch": 4, "lr": 0.1}
+HEAD = Layout.of([("0.weight", (2, 5), "weight"), ("2.weight", (3, 2), "weight"), ("2.bias", (3,), "weight")])
+STEPS = 4
+
+
+def one_sgd_path(client, round, model):
+    """First-order training of a linear softmax layer: the bias moves by lr * steps * (p - 1/C), the model's own equation."""
+    share = COUNTS[client] / COUNTS[client].sum()
+    moved = model.copy()
+    moved[HEAD["2.bias"].offset : HEAD["2.bias"].stop] += np.float32(0.1 * STEPS) * (share - 1 / 3).astype(np.float32)
+    return Reply(moved, 1.0, 0.1, STEPS, int(COUNTS[client].sum()))
+
+
+def runtime(script=one_sgd_path):
+    made = ScriptedRuntime(COUNTS, size=HEAD.size, script=script)
+    made._layout = HEAD
+    return made
+
+
+def probe(world, **changes):
+    return head_updates(world, world.describe(), world.initial(0), 0, 2, {**OPTIONS, **changes})
+
+
+def test_the_head_is_the_last_matrix_with_a_row_per_class():
+    weight, bias = find_head(HEAD, 3)
+    assert (weight.name, bias.name) == ("2.weight", "2.bias")
+    assert find_head(Layout.of([("w", (3, 2), "weight")]), 3)[1] is None
+    with pytest.raises(RecipeError, match="no linear output layer"):
+        find_head(HEAD, 7)
+
+
+@pytest.mark.parametrize("protocol", ["all", "cover"])
+def test_everyone_with_examples_is_asked_once_and_charged(protocol):
+    updates, transfers = probe(runtime(), probe=protocol)
+    assert updates.answered.tolist() == [True, True, False, True]
+    assert updates.weight.shape == (4, 3, 2)
+    assert [(t.direction, t.kind, t.bytes, t.multicast) for t in transfers] == [
+        ("down", "probe", 3 * HEAD.bytes, HEAD.bytes),
+        ("up", "probe", 3 * HEAD.bytes, 3 * HEAD.bytes),
+    ]
+
+
+def test_the_recipe_finds_the_proportions():
+    recipe = resolve({"signal": {"use": "estimated", "lr": 0.1}, "run": {"clients_per_round": 2}})
+    state, record = prepare(settle(method_of(recipe), runtime(), 0))
+    assert state.signal.source == "estimated"
+    assert state.signal.known.tolist() == [True, True, False, True]
+    expected = COUNTS[[0, 1, 3]] / COUNTS[[0, 1, 3]].sum(axis=1, keepdims=True)
+    assert np.allclose(state.signal.rows[[0, 1, 3]], expected, atol=1e-5)
+    assert total_bytes(record.transfers, "up") == 3 * HEAD.bytes
+
+
+def test_a_client_that_fails_is_asked_again_and_then_counts_as_uniform():
+    def moody(client, round, model):
+        if client == 1 or (client == 0 and round == 1 << 31):
+            return Reply(None, failure="gone", sent=False)
+        return one_sgd_path(client, round, model)
+
+    updates, transfers = probe(runtime(moody))
+    assert updates.answered.tolist() == [True, False, False, True]
+    assert [t.bytes for t in transfers] == [5 * HEAD.bytes, 2 * HEAD.bytes]
+    recipe = resolve({"signal": {"use": "estimated", "lr": 0.1}})
+    state, _ = prepare(settle(method_of(recipe), runtime(moody), 0))
+    assert np.allclose(state.signal.rows[1], 1 / 3)
+
+
+def test_faults_reach_the_probe():
+    updates, _ = probe(FaultyRuntime(runtime(), Faults(nan=1.0), 0))
+    assert not updates.answered.any()
+
+
+def test_rlu_is_refused_in_a_recipe():
+    recipe = resolve({"signal": {"use": "estimated", "method": "rlu"}})
+    with pytest.raises(RecipeError, match="rlu needs auxiliary inputs"):
+        prepare(settle(method_of(recipe), runtime(), 0))
