@@ -6,13 +6,13 @@ import json
 import time
 
 import numpy as np
-from rounds import method
 
 from fedskew import models
 from fedskew.federation import play_round, prepare, settle
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.local.store import Store
 from fedskew.streams import stream
+from rounds import method
 
 
 def main(clients: int, examples: int) -> None:

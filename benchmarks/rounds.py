@@ -11,17 +11,17 @@ import statistics
 import sys
 import time
 
-import bare
 import numpy as np
 import torch
-from table import Figure, report
 
+import bare
 from fedskew import data, models
 from fedskew.federation import play_round, prepare, settle
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.local.store import Store
 from fedskew.streams import stream
+from table import Figure, report
 
 K, M, EXAMPLES, BATCH, LR, WARM_UP, ROUNDS = 100, 10, 600, 64, 0.005, 3, 15
 

@@ -11,14 +11,13 @@ import sys
 import time
 from pathlib import Path
 
-from rounds import method, pixels, store
-from table import Figure, report
-
 from fedskew import models
 from fedskew.data import build_shards, from_arrays
 from fedskew.experiment import store_of
 from fedskew.federation import play_round, prepare, settle
 from fedskew.runtime.local.runtime import LocalRuntime
+from rounds import method, pixels, store
+from table import Figure, report
 
 
 def family() -> list[int]:

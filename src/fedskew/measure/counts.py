@@ -75,10 +75,10 @@ def settle(counts: Counts) -> Counts:
         raise SignalError(counts.source, "every count is 0", "Give at least one client with examples")
     notes = [*counts.notes]
     if not held.all():
-        gone = [counts.labels[i] for i in np.flatnonzero(~held)]
+        gone = [counts.labels[i] for i in np.flatnonzero(~held).tolist()]
         notes.append(f"{plural(len(gone), 'label')} without examples left out: {listed(gone)}")
     if len(counts.empty):
-        names = [counts.clients[i] for i in counts.empty[:NAMED]]
+        names = [counts.clients[i] for i in counts.empty[:NAMED].tolist()]
         notes.append(f"{plural(len(counts.empty), 'client')} without examples left out: {listed(names, len(counts.empty))}")
     labels = tuple(label for label, kept in zip(counts.labels, held.tolist(), strict=True) if kept)
     return replace(counts, table=counts.table[:, held], labels=labels, notes=tuple(notes))

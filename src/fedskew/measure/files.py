@@ -41,6 +41,10 @@ def _magic(path: Path) -> bytes:
         raise DataError(str(path), error.strerror or str(error), "Check the path") from None
 
 
+def _is_gzip(path: Path) -> bool:
+    return _magic(path)[:2] == b"\x1f\x8b"
+
+
 def arrow(path: Path) -> Any:
     """pyarrow, or an error that says how to get it."""
     try:
@@ -60,11 +64,12 @@ def _read_csv(path: Path, decide: Decide) -> tuple[Any, Layout]:
     names = [name for name in (layout.client, layout.label) if name is not None]
     wanted = [name for name in columns if name not in layout.ignored]
     try:
-        table = pa.csv.read_csv(
-            path,
-            parse_options=pa.csv.ParseOptions(delimiter=delimiter),
-            convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=wanted),
-        )
+        with pa.input_stream(path, compression="gzip" if _is_gzip(path) else None) as stream:
+            table = pa.csv.read_csv(
+                stream,
+                parse_options=pa.csv.ParseOptions(delimiter=delimiter),
+                convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=wanted),
+            )
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _unreadable(path, error) from None
     return table, layout
@@ -72,7 +77,7 @@ def _read_csv(path: Path, decide: Decide) -> tuple[Any, Layout]:
 
 def _header(path: Path) -> tuple[list[str], str]:
     """Column names and the character between them; pyarrow wants types by name before it reads."""
-    opener: Any = gzip.open if _magic(path)[:2] == b"\x1f\x8b" else open
+    opener: Any = gzip.open if _is_gzip(path) else open
     try:
         with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
             line = file.readline(1 << 24)

@@ -1,4 +1,4 @@
-"""Which columns of a table hold what: long (client, label, count: one row per pair) or wide (client, then one column per label).
+"""Which columns hold what: long (client, label, count; a row per pair) or wide (client, then one column per label).
 
 A table whose columns could be either, or nearly carry the expected names, is refused with the nearest spelling: a misspelt
 ``lable`` column must not become a class.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ def _wide(table: Any, layout: Layout, path: Path) -> Counts:
     square = np.empty((table.num_rows, len(layout.labels)), np.int64)
     for position, name in enumerate(layout.labels):
         values = _numbers(table.column(name), path, name)
-        square[:, position] = check_numbers(values, str(path), lambda row, label=name: _pair(clients[row], label))
+        square[:, position] = check_numbers(values, str(path), _namer(clients, name))
     labels, notes = [name.strip() for name in layout.labels], []
     for position, name in enumerate(labels):
         if name.lower() in SUM_NAMES and len(labels) > 2 and (2 * square[:, position] == square.sum(axis=1)).all():
@@ -138,6 +138,10 @@ def _numeric_first(label: str) -> tuple[int, float, str]:
     except ValueError:
         number = math.nan
     return (0, number, label) if math.isfinite(number) else (1, 0.0, label)
+
+
+def _namer(clients: Sequence[str], label: str) -> Callable[[int], str]:
+    return lambda row: _pair(clients[row], label)
 
 
 def _pair(client: str, label: str) -> str:

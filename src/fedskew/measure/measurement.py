@@ -1,0 +1,132 @@
+"""Everything that can be said about a federation from its label counts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fedskew.distance import SkewFigures, skew_figures
+from fedskew.distance.skew import omega_balanced
+from fedskew.measure.counts import Counts
+from fedskew.measure.groups import Grouping, group, rules_for
+from fedskew.measure.yardsticks import hd_by_chance, one_class_each
+from fedskew.recipe import check_options, find, stage_options
+from fedskew.types import Floats, Signal
+
+Options: TypeAlias = Mapping[str, Mapping[str, Any]]
+AFLS_CLASSES = 2  # METHODS 6.4: sequential when clients are as one-sided as with 2 classes each
+ROUNDING = 1e-9  # omega of exactly 2 classes each must not miss the threshold by a rounding error
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """Figures and groups of one federation."""
+
+    counts: Counts
+    figures: SkewFigures  # of the counts themselves
+    signal: Signal  # what the rules look at
+    seen: SkewFigures  # the figures of that signal: the same object as ``figures`` unless it is private
+    hd_ceiling: float  # HD if every client had one class, for this many clients and classes
+    jsd_ceiling: float
+    hd_chance: float  # HD if the same examples had been dealt at random to clients of the same sizes
+    omega_threshold: float  # AFLS: sequential from here on
+    omega_classes: int  # the threshold is omega of clients with this many classes
+    groupings: tuple[Grouping, ...]
+    chosen: int  # the grouping that sorts the figures
+    seed: int = 0
+
+    @property
+    def num_active(self) -> int:
+        """Clients that have examples."""
+        return self.figures.num_clients - len(self.figures.empty_clients)
+
+    @property
+    def chosen_grouping(self) -> Grouping:
+        """The grouping the user asked for."""
+        return self.groupings[self.chosen]
+
+    @property
+    def private(self) -> bool:
+        """Whether the rules look at noisy counts."""
+        return self.signal.source == "private"
+
+    @property
+    def sequential(self) -> bool:
+        """What AFLS would do (METHODS 6.4): True = one client after another."""
+        return self.seen.omega >= self.omega_threshold * (1 - ROUNDING)
+
+    def grouping(self, key: str) -> Grouping:
+        """The grouping of one paper's rule."""
+        return next(found for found in self.groupings if found.rule.key == key)
+
+
+def measure(
+    counts: Counts,
+    *,
+    signal: str = "histogram",
+    distance: str = "hellinger",
+    clustering: str = "optics",
+    options: Options | None = None,
+    seed: int = 0,
+    eps: float = 1e-6,
+    on_step: Callable[[str], None] = lambda text: None,
+) -> Measurement:
+    """Measure a federation. ``options``: tables "signal", "distance", "clustering" as in a recipe, for the chosen stages.
+
+    ``on_step`` is told what comes next, once per step.
+
+    >>> pairs = np.kron(np.eye(5, dtype=int), [[9, 9], [9, 9]])
+    >>> found = measure(Counts(pairs, list("abcdefghij"), list("0123456789")))
+    >>> round(found.figures.omega, 3), found.sequential, [g.clustering.k for g in found.groupings]
+    (8.888, True, [5, 5, 5])
+    """
+    on_step("skew figures")
+    given = options or {}
+    figures = skew_figures(counts.table, eps=eps)
+    source = signal_of(counts, signal, given.get("signal", {}))
+    seen = skew_figures(seen_counts(source), eps=eps) if source.source == "private" else figures
+    classes = figures.num_classes
+    few = min(AFLS_CLASSES, max(1, classes - 1))  # of 2 classes, "2 each" is no skew at all: then 1
+    ceilings = one_class_each(figures.num_clients - len(figures.empty_clients), classes)
+    chance = hd_by_chance(counts, seed)
+    rules, chosen = rules_for(distance, clustering)
+    groupings = []
+    for position, rule in enumerate(rules):
+        on_step(f"groups: {rule.how}")
+        groupings.append(group(source, rule, seed, given if position == chosen else None))
+    return Measurement(
+        counts=counts,
+        figures=figures,
+        signal=source,
+        seen=seen,
+        hd_ceiling=ceilings[0],
+        jsd_ceiling=ceilings[1],
+        hd_chance=chance,
+        omega_threshold=omega_balanced(few, classes, eps=eps),
+        omega_classes=few,
+        groupings=tuple(groupings),
+        chosen=chosen,
+        seed=seed,
+    )
+
+
+def num_steps(distance: str, clustering: str) -> int:
+    """How often :func:`measure` calls ``on_step``."""
+    return 1 + len(rules_for(distance, clustering)[0])
+
+
+def signal_of(counts: Counts, use: str, options: Mapping[str, Any]) -> Signal:
+    """The signal of this name, from counts."""
+    source = find("signal", use)
+    found: Signal = source(counts.table, **check_options("signal", stage_options("signal", source), options))
+    return found
+
+
+def seen_counts(signal: Signal) -> Floats:
+    """Counts as the server reconstructs them; a client of whom nothing is left but noise counts as one example."""
+    sizes = np.where(signal.num_examples > 0, signal.num_examples, 1.0)
+    table: Floats = signal.rows * sizes[:, None]
+    return table
