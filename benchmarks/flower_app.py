@@ -1,4 +1,4 @@
-"""FedAvg on Flower's simulation engine, run by benchmarks/flower.py in Flower's own environment: ``flower_app.py CLIENTS EXAMPLES``.
+"""FedAvg on Flower's simulation engine, run by benchmarks/flower.py in an environment of its own: flower_app.py CLIENTS EXAMPLES.
 
 Flower gets the settings that make it fastest on a small machine: one core per client process so that all cores work, one torch
 thread each, data and model made once per process, no evaluation, no metrics besides the number of examples, the dashboard off.
@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterable
 from functools import cache
 
-import bare
 import numpy as np
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
@@ -25,6 +24,8 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch import nn
+
+import bare
 
 IMAGES, M, ROUNDS, WARM_UP, BATCH, LR = 60_000, 10, 20, 2, 64, 0.005
 ENGINE = {
@@ -60,8 +61,9 @@ class TimedFedAvg(FedAvg):
 
     def __init__(self, clients: int) -> None:
         super().__init__(
-            fraction_train=M / clients, min_train_nodes=M, min_available_nodes=clients, fraction_evaluate=0.0, min_evaluate_nodes=0
-        )
+            fraction_train=M / clients, min_train_nodes=M, min_available_nodes=clients,
+            fraction_evaluate=0.0, min_evaluate_nodes=0,
+        )  # fmt: skip
         self.seconds: list[float] = []
         self._began = 0.0
 
@@ -69,9 +71,7 @@ class TimedFedAvg(FedAvg):
         self._began = time.perf_counter()
         return super().configure_train(server_round, arrays, config, grid)
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
         replies = list(replies)
         good = sum(not reply.has_error() for reply in replies)
         if good != M:

@@ -15,9 +15,11 @@ from fedskew import data as datasets
 from fedskew import models
 from fedskew.accounting.traffic import total_bytes
 from fedskew.data import Dataset, Shards, build_shards, from_arrays, from_client_ids, from_torch
+from fedskew.devices import Devices, draw_population
 from fedskew.errors import RecipeError, RunFolderError
-from fedskew.federation import Setting, settle
 from fedskew.federation import run as play
+from fedskew.federation import settle
+from fedskew.method import Setting
 from fedskew.recipe import find, load, method_of, override, resolve
 from fedskew.records import CLIENTS, FINAL, RECIPE, RESULT, RUN, RunFolder, read_model, read_rounds
 from fedskew.runtime.faults import Faults, FaultyRuntime
@@ -111,6 +113,7 @@ def shards_of(resolved: Mapping[str, Any], dataset: Dataset, seed: int, client_i
         clients=resolved["data"]["clients"],
         client_test=resolved["data"]["client_test"],
         test_fraction=resolved["data"]["test_fraction"],
+        auxiliary=resolved["data"]["auxiliary"],
         holdout=resolved["data"]["holdout"],
         seed=seed,
     )
@@ -129,6 +132,7 @@ def store_of(shards: Shards) -> Store:
         test_order=shards.test.order if shards.test is not None else np.empty(0, np.int64),
         test_offsets=shards.test.offsets if shards.test is not None else np.zeros(shards.clients + 1, np.int64),
         num_classes=shards.dataset.num_classes,
+        auxiliary_order=shards.auxiliary,
         mean=shards.mean,
         std=shards.std,
     )
@@ -214,7 +218,9 @@ def _run(
     dataset = dataset_of(resolved, data)
     shards = shards_of(resolved, dataset, seed, clients)
     faults = Faults(**resolved["faults"])
-    with LocalRuntime(store_of(shards), model or factory_of(resolved, dataset), workers=workers) as local:
+    population = draw_population(shards.train.sizes, Devices(**resolved["devices"]), seed)
+    factory = model or factory_of(resolved, dataset)
+    with LocalRuntime(store_of(shards), factory, workers=workers, population=population) as local:
         runtime: Runtime = FaultyRuntime(local, faults, seed) if faults.any else local
         setting = settle(method_of(resolved), runtime, seed)
         if folder is not None:

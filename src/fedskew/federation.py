@@ -8,25 +8,24 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fedskew.accounting.traffic import histogram_transfers, model_transfers
+from fedskew.accounting.traffic import histogram_transfers, model_transfers, report_transfers
 from fedskew.errors import RecipeError, RoundFailed, RunError
-from fedskew.probe import head_updates
+from fedskew.method import Method, Setting, Stage
+from fedskew.probe import head_shape, head_slices, head_updates
+from fedskew.questions import answer, plausible
 from fedskew.streams import stream
 from fedskew.types import (
-    Chain,
-    Description,
-    Ends,
-    Ids,
+    Answer,
+    Ask,
+    Feedback,
     Ints,
-    LocalJob,
     Memory,
     Params,
     Plan,
@@ -36,62 +35,13 @@ from fedskew.types import (
     Stateful,
     Transfer,
     View,
+    needs_of,
 )
+from fedskew.waves import Runner, merge_slots, train_plan
 
+__all__ = ["Method", "Setting", "Stage", "play_round", "prepare", "run", "settle"]
 
-@dataclass(frozen=True)
-class Stage:
-    """A function in one slot of the pipeline, with the options the recipe gave it."""
-
-    name: str
-    function: Any  # a plain function, or Stateful
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def wants(self) -> str:
-        """The name of the first thing the loop supplies."""
-        function = self.function.step if isinstance(self.function, Stateful) else self.function
-        names = list(inspect.signature(function).parameters)
-        return names[isinstance(self.function, Stateful)]
-
-    def __call__(self, *inputs: Any, memory: Memory) -> tuple[Any, Memory]:
-        """Call with what the loop supplies; plain functions leave memory as it is."""
-        if isinstance(self.function, Stateful):
-            return self.function.step(memory, *inputs, **self.options)
-        return self.function(*inputs, **self.options), memory
-
-
-@dataclass(frozen=True)
-class Method:
-    """A recipe ready to play: one function per slot, and the numbers of the run."""
-
-    selection: Stage
-    procedure: Stage
-    aggregation: Stage
-    signal: Stage | None = None
-    distance: Stage | None = None
-    clustering: Stage | None = None
-    job: LocalJob = field(default_factory=LocalJob)
-    lr_decay: float = 1.0  # learning rate of round t = lr * lr_decay ** (t - 1)
-    rounds: int = 10
-    clients_per_round: int = 10
-    evaluate_every: int = 1  # rounds; 0 = only before the first and after the last
-    min_ok: int = 1  # fewer usable replies than this end the run
-
-    def job_at(self, round: int) -> LocalJob:
-        """What clients do in this round."""
-        return self.job if self.lr_decay == 1.0 else replace(self.job, lr=self.job.lr * self.lr_decay ** (round - 1))
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What stays the same over a run: the method, the world it plays in, and the model everything began with."""
-
-    method: Method
-    runtime: Runtime
-    description: Description
-    initial: Params
-    seed: int
+MAX_QUESTIONS = 8  # a rule that still asks then is broken
 
 
 # ---------------------------------------------------------------- before the first round
@@ -153,22 +103,54 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     began = time.perf_counter()
     method, t = setting.method, state.round + 1
     memory = dict(state.memory)
-    view = look(setting, state, t)
-    chosen, memory["selection"] = method.selection(view, stream(setting.seed, "select", t), memory=memory.get("selection", {}))
-    ids = _checked_ids(chosen, view, method.selection.name)
+    choice = select(setting, state, t)
+    state, memory["selection"] = choice.state, choice.memory
     plan, memory["procedure"] = method.procedure(
-        ids, view, stream(setting.seed, "procedure", t), memory=memory.get("procedure", {})
+        choice.ids, choice.view, stream(setting.seed, "procedure", t), memory=memory.get("procedure", {})
     )
     models = _with_slots(state.models, setting.initial, plan)
-    runners = _train(setting, plan, models, t)
+    runners = train_plan(setting, plan, models, t)
     _check_enough(setting, runners, t)
-    models, memory["aggregation"] = _merge(setting, plan, models, runners, memory.get("aggregation", {}))
-    state = _remember(state, plan, models, runners, memory)
+    models, memory["aggregation"] = merge_slots(setting, plan, models, runners, memory.get("aggregation", {}))
+    memory["selection"] = learn(setting, runners, t, memory["selection"])
+    state = _remember(setting, state, plan, models, runners, memory)
     accuracy, test_loss = evaluate(setting, state) if _evaluates(method, t) else (float("nan"), float("nan"))
-    return state, _record(setting, state, plan, runners, accuracy, test_loss, began)
+    transfers = choice.transfers + round_transfers(setting, plan, runners, choice.holders)
+    return state, _record(state, plan, runners, transfers, accuracy, test_loss, began)
 
 
-def look(setting: Setting, state: State, round: int) -> View:
+@dataclass(frozen=True)
+class Choice:
+    """Who was selected, and what it took to find out."""
+
+    ids: Ints
+    view: View
+    state: State
+    memory: Memory
+    transfers: tuple[Transfer, ...]
+    holders: frozenset[int]  # clients that hold the present model already
+
+
+def select(setting: Setting, state: State, round: int) -> Choice:
+    """Ask the rule; answer its questions until it names clients."""
+    rule = setting.method.selection
+    memory: Memory = state.memory.get("selection", {})
+    answers: tuple[Answer, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
+    holders: set[int] = set()
+    for turn in range(MAX_QUESTIONS + 1):
+        view = look(setting, state, round, answers)
+        chosen, memory = rule(view, stream(setting.seed, "select", round, turn), memory=memory)
+        if not isinstance(chosen, Ask):
+            ids = _checked_ids(chosen, view, rule.name)
+            return Choice(ids, view, state, memory, transfers, frozenset(holders))
+        _checked_ids(chosen.clients, view, rule.name)
+        given, state, charge, reached = answer(setting, state, chosen, round)
+        answers, transfers, holders = (*answers, given), transfers + charge, holders | reached
+    raise RunError(f"selection {rule.name}", f"asked {MAX_QUESTIONS + 1} questions in round {round}", "Select at last")
+
+
+def look(setting: Setting, state: State, round: int, answers: tuple[Answer, ...] = ()) -> View:
     """What a selection rule may see in this round."""
     population = setting.description.population
     there = setting.runtime.available(round) & (population.num_examples > 0)
@@ -182,6 +164,7 @@ def look(setting: Setting, state: State, round: int) -> View:
         last_selected=state.last_selected,
         signal=state.signal,
         clustering=state.clustering,
+        answers=answers,
     )
 
 
@@ -202,53 +185,7 @@ def _with_slots(models: Params, initial: Params, plan: Plan) -> Params:
     return np.concatenate([models, np.repeat(initial[None], missing, axis=0)]) if missing > 0 else models
 
 
-@dataclass
-class _Runner:
-    """How far one chain has come."""
-
-    params: Params  # the last usable model; the slot's own until somebody has answered
-    answered: bool = False
-    examples: int = 0
-    steps: int = 0
-    dropped: bool = False
-    loss: dict[int, float] = field(default_factory=dict)
-    seconds: dict[int, float] = field(default_factory=dict)
-    failures: dict[int, str] = field(default_factory=dict)
-    silent: set[int] = field(default_factory=set)
-
-
-def _train(setting: Setting, plan: Plan, models: Params, round: int) -> list[_Runner]:
-    """Train the plan wave by wave. A client that fails mid-chain is skipped, or ends its chain (``plan.broken``)."""
-    runners = [_Runner(models[chain.slot]) for chain in plan.chains]
-    job = setting.method.job_at(round)
-    for wave in plan.waves():
-        live = [(i, client) for i, client in zip(wave.chains, wave.clients, strict=True) if not runners[i].dropped]
-        starts, index = _starts(plan.chains, runners, models, [i for i, _ in live])
-        replies = setting.runtime.train([c for _, c in live], starts, index, job, seed=setting.seed, round=round)
-        for row, (i, client) in enumerate(live):
-            runner = runners[i]
-            runner.seconds[client] = float(replies.seconds[row])
-            if not replies.sent[row]:
-                runner.silent.add(client)
-            if replies.failures[row]:
-                runner.failures[client] = replies.failures[row]
-                runner.dropped = plan.broken == "drop"
-                continue
-            runner.params, runner.answered = replies.params[row], True
-            runner.examples += int(replies.examples[row])
-            runner.steps += int(replies.steps[row])
-            runner.loss[client] = float(replies.loss[row])
-    return runners
-
-
-def _starts(chains: Sequence[Chain], runners: Sequence[_Runner], models: Params, live: Sequence[int]) -> tuple[Params, Ids]:
-    """The models this wave begins with, and which of them each chain takes. Chains at their beginning share their slot's."""
-    if not any(runners[i].answered for i in live):
-        return models, [chains[i].slot for i in live]
-    return np.stack([runners[i].params for i in live]), range(len(live))
-
-
-def _check_enough(setting: Setting, runners: Sequence[_Runner], round: int) -> None:
+def _check_enough(setting: Setting, runners: Sequence[Runner], round: int) -> None:
     usable, needed = sum(len(runner.loss) for runner in runners), setting.method.min_ok
     if usable < needed:
         reasons = [f"client {c}: {why}" for runner in runners for c, why in runner.failures.items()]
@@ -256,31 +193,49 @@ def _check_enough(setting: Setting, runners: Sequence[_Runner], round: int) -> N
         raise RoundFailed(f"round {round}", what, "Set run.min_ok = 0 to let such rounds pass")
 
 
-def _merge(setting: Setting, plan: Plan, models: Params, runners: Sequence[_Runner], memory: Memory) -> tuple[Params, Memory]:
-    """Aggregate the chain ends of each slot; a slot nobody served keeps its model."""
-    merged, kept = np.array(models), dict(memory)
-    for slot in sorted({chain.slot for chain in plan.chains}):
-        served = [runner for chain, runner in zip(plan.chains, runners, strict=True) if chain.slot == slot]
-        ends = [runner for runner in served if runner.answered and not runner.dropped]
-        if not ends:
-            continue
-        stacked = Ends(
-            params=np.stack([r.params for r in ends]),
-            num_examples=np.array([r.examples for r in ends]),
-            steps=np.array([r.steps for r in ends]),
-            layout=setting.description.layout,
-        )
-        merged[slot], kept[str(slot)] = setting.method.aggregation(models[slot], stacked, memory=kept.get(str(slot), {}))
-    return merged, kept
+def learn(setting: Setting, runners: Sequence[Runner], round: int, memory: Memory) -> Memory:
+    """Let a selection rule that learns see what the round's updates were."""
+    rule = setting.method.selection
+    if not isinstance(rule.function, Stateful) or rule.function.learn is None:
+        return memory
+    return rule.function.learn(memory, feedback_of(setting, rule.function, runners, round), **rule.options)
 
 
-def _remember(state: State, plan: Plan, models: Params, runners: Sequence[_Runner], memory: Mapping[str, Memory]) -> State:
+def feedback_of(setting: Setting, rule: Stateful, runners: Sequence[Runner], round: int) -> Feedback:
+    """The usable replies of a round as a learning rule wants them."""
+    layout, classes = setting.description.layout, setting.description.num_classes
+    replies = [(runner, client) for runner in runners for client in runner.loss]
+    parts = [slice(0, layout.size)] if rule.layer == "all" else head_slices(layout, classes)
+    returned = np.stack([r.returned[c] for r, c in replies]) if replies else np.empty((0, layout.size), np.float32)
+    received = np.stack([r.received[c] for r, c in replies]) if replies else returned
+    delta = returned - received
+    return Feedback(
+        round=round,
+        clients=np.array([client for _, client in replies], np.int64),
+        loss=plausible(np.array([r.loss[c] for r, c in replies], np.float64), classes),
+        seconds=np.array([r.seconds[c] for r, c in replies], np.float64),
+        examples=np.array([r.work[c][0] for r, c in replies], np.int64),
+        steps=np.array([r.work[c][1] for r, c in replies], np.int64),
+        delta=np.concatenate([delta[:, part] for part in parts], axis=1),
+        head_shape=head_shape(layout, classes),
+        class_gradients=setting.runtime.auxiliary(returned).class_gradients if rule.auxiliary and replies else None,
+    )
+
+
+def _remember(
+    setting: Setting,
+    state: State,
+    plan: Plan,
+    models: Params,
+    runners: Sequence[Runner],
+    memory: Mapping[str, Memory],
+) -> State:
     loss, times, last = state.loss.copy(), state.times_selected.copy(), state.last_selected.copy()
     asked = [client for runner in runners for client in runner.seconds]
     times[asked] += 1
     last[asked] = state.round + 1
     for runner in runners:
-        loss[list(runner.loss)] = list(runner.loss.values())
+        loss[list(runner.loss)] = plausible(np.array(list(runner.loss.values())), setting.description.num_classes)
     return replace(
         state,
         models=models,
@@ -309,11 +264,23 @@ def evaluate(setting: Setting, state: State) -> tuple[float, float]:
     return float(np.nansum(weight * scores.accuracy)), float(np.nansum(weight * scores.loss))
 
 
+def round_transfers(setting: Setting, plan: Plan, runners: Sequence[Runner], holders: frozenset[int]) -> tuple[Transfer, ...]:
+    """The models of the round, and the small things a selection rule has the clients report with them."""
+    silent = {client for runner in runners for client in runner.silent}
+    asked = {client for runner in runners for client in runner.seconds}
+    trained = replace(plan, chains=tuple(replace(c, clients=tuple(i for i in c.clients if i in asked)) for c in plan.chains))
+    holding = frozenset() if setting.method.resend else holders
+    models = model_transfers(trained, silent, setting.description.layout.bytes, holders=holding)
+    rule = setting.method.selection
+    reported = needs_of(rule.function) & {"latency", "snr"} | ({"loss"} if rule.keeps_losses else set())
+    return models + report_transfers(sorted(reported), len(asked - silent))
+
+
 def _record(
-    setting: Setting,
     state: State,
     plan: Plan,
-    runners: Sequence[_Runner],
+    runners: Sequence[Runner],
+    transfers: tuple[Transfer, ...],
     accuracy: float,
     test_loss: float,
     began: float,
@@ -321,15 +288,12 @@ def _record(
     def joined(name: str) -> dict[int, Any]:
         return {client: value for runner in runners for client, value in getattr(runner, name).items()}
 
-    silent = {client for runner in runners for client in runner.silent}
-    asked = {client for runner in runners for client in runner.seconds}
-    trained = replace(plan, chains=tuple(replace(c, clients=tuple(i for i in c.clients if i in asked)) for c in plan.chains))
     return RoundRecord(
         round=state.round,
         chains=plan.chains,
         loss=joined("loss"),
         failures=joined("failures"),
-        transfers=model_transfers(trained, silent, setting.description.layout.bytes),
+        transfers=transfers,
         accuracy=accuracy,
         test_loss=test_loss,
         seconds=time.perf_counter() - began,

@@ -25,6 +25,20 @@ def find_head(layout: Layout, num_classes: int) -> tuple[Block, Block | None]:
     return weight, next((b for b in layout.blocks if b.name == name and b.shape == (num_classes,)), None)
 
 
+def head_slices(layout: Layout, num_classes: int) -> list[slice]:
+    """Where the output layer lies in the flat vector: its weight, then its bias."""
+    return [slice(block.offset, block.stop) for block in find_head(layout, num_classes) if block is not None]
+
+
+def head_shape(layout: Layout, num_classes: int) -> tuple[int, int]:
+    """(C, L) of the output layer, (0, 0) for a model without one."""
+    try:
+        shape = find_head(layout, num_classes)[0].shape
+    except RecipeError:
+        return 0, 0
+    return shape[0], shape[1]
+
+
 def head_updates(
     runtime: Runtime, description: Description, initial: Params, seed: int, budget: int, options: Mapping[str, Any]
 ) -> tuple[HeadUpdates, tuple[Transfer, ...]]:
@@ -35,6 +49,8 @@ def head_updates(
     size = AT_ONCE if options["probe"] == "all" else budget
     weights = np.zeros((population.size, *weight.shape))
     biases = np.zeros((population.size, classes))
+    confusion = np.zeros((population.size, classes, classes)) if options.get("method") == "rlu" else None
+    before = runtime.auxiliary(initial[None]).class_softmax[0] if confusion is not None else 0.0
     steps, answered = np.ones(population.size, np.int64), np.zeros(population.size, np.bool_)
     asked = uploads = 0
     for round in PROBE_ROUNDS:
@@ -48,6 +64,8 @@ def head_updates(
             weights[good] = replies.params[replies.ok, weight.offset : weight.stop].reshape(-1, *weight.shape)
             if bias is not None:
                 biases[good] = replies.params[replies.ok, bias.offset : bias.stop]
+            if confusion is not None and len(good):
+                confusion[good] = (before + runtime.auxiliary(replies.params[replies.ok]).class_softmax) / 2
             steps[good], answered[good] = replies.steps[replies.ok], True
     updates = HeadUpdates(
         received_weight=initial[weight.offset : weight.stop].reshape(weight.shape).astype(np.float64),
@@ -57,5 +75,6 @@ def head_updates(
         steps=steps,
         answered=answered,
         num_examples=population.num_examples,
+        confusion=confusion,
     )
     return updates, probe_transfers(asked, uploads, description.layout.bytes)

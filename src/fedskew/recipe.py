@@ -20,11 +20,12 @@ from typing import Any, Literal
 
 from fedskew import aggregation, clustering, data, distance, models, procedure, selection, signal
 from fedskew.data.partitions import PARTITIONS
+from fedskew.devices import Devices
 from fedskew.errors import RecipeError, did_you_mean
-from fedskew.federation import Method, Stage
+from fedskew.method import Method, Stage
 from fedskew.runtime.faults import Faults
 from fedskew.schema import Option, check_value, options_of
-from fedskew.types import LocalJob
+from fedskew.types import LocalJob, needs_of
 
 Table = dict[str, Any]
 
@@ -40,6 +41,7 @@ REGISTRIES: dict[str, Mapping[str, Callable[..., Any]]] = {
 }
 OPTIONAL_STAGES = ("signal", "distance", "clustering")
 DEFAULT_USE = {"partition": "iid", "selection": "uniform", "procedure": "parallel", "aggregation": "mean"}
+REPORTED_LOSS = {"piggyback": "start", "subset": "start", "post": "end"}  # selection.loss_source -> local.report_loss
 TEXTS = ("name", "description", "citation", "extends")
 
 
@@ -52,6 +54,7 @@ class DataOptions:
     clients: int = 20  # K
     client_test: Literal["auto", "split", "matched", "none"] = "auto"
     test_fraction: float = 0.2  # of every client's rows, for client_test = "split"
+    auxiliary: int = 0  # examples the server keeps for itself, equally many of each class, before clients get theirs
     holdout: float = 0.0  # share of every client's training data that is set aside and never used
 
 
@@ -70,12 +73,20 @@ class RunOptions:
     clients_per_round: int = 10
     evaluate_every: int = 1
     min_ok: int = 1
+    resend: bool = False  # charge a second download to clients that hold the model already, as some papers do
     checkpoint_seconds: float = 2.0  # at most this much work is repeated after a kill; 0 = every round
 
 
-PLAIN_TABLES: dict[str, type] = {"data": DataOptions, "local": LocalOptions, "run": RunOptions, "faults": Faults}
+PLAIN_TABLES: dict[str, type] = {
+    "data": DataOptions,
+    "local": LocalOptions,
+    "devices": Devices,
+    "run": RunOptions,
+    "faults": Faults,
+}
 LIMITS: dict[str, tuple[float, float]] = {  # option -> smallest and largest legal value
     "data.clients": (1, 1e9),
+    "data.auxiliary": (0, 1e9),
     "data.holdout": (0, 0.99),
     "data.test_fraction": (0.01, 0.99),
     "local.epochs": (1, 1e6),
@@ -194,6 +205,7 @@ def resolve(raw: Mapping[str, Any]) -> Table:
     resolved |= {key: str(raw[key]) for key in ("description", "citation") if key in raw}
     for name, schema in PLAIN_TABLES.items():
         resolved[name] = check_options(name, options_of(schema), raw.get(name, {}))
+        schema(**resolved[name])  # tables with rules of their own check them here
     for name in REGISTRIES:
         table = dict(raw.get(name, {}))
         if name in OPTIONAL_STAGES and not table:
@@ -266,8 +278,22 @@ def _check_neighbours(resolved: Table) -> None:
     if order != list(OPTIONAL_STAGES[: len(order)]):
         missing = next(name for name in OPTIONAL_STAGES if name not in resolved)
         raise RecipeError("recipe", f"[{order[-1]}] needs [{missing}] before it", f"Add [{missing}] or remove [{order[-1]}]")
+    wanted = needs_of(find("selection", resolved["selection"]["use"])) & set(OPTIONAL_STAGES)
+    for missing in sorted(wanted - set(resolved)):
+        where = f"selection {resolved['selection']['use']}"
+        raise RecipeError(where, f"needs a [{missing}]", f"Add [{missing}] to the recipe, or choose another selection")
+    _check_means(resolved)
     if resolved["local"]["optimizer"] == "adam" and resolved["local"]["momentum"]:
         raise RecipeError("local.momentum", "has no meaning for adam", "Set it to 0 or use optimizer = 'sgd'")
+
+
+def _check_means(resolved: Table) -> None:
+    """A rule that looks at latencies or SNRs needs devices that have them."""
+    wanted, where = needs_of(find("selection", resolved["selection"]["use"])), f"selection {resolved['selection']['use']}"
+    if "latency" in wanted and resolved["devices"]["classes"] == "none":
+        raise RecipeError(where, "needs to know latencies", "Set devices.classes = 'haccs'")
+    if "snr" in wanted and not resolved["devices"]["snr_db"]:
+        raise RecipeError(where, "needs to know signal-to-noise ratios", "Set devices.snr_db = [0, 30]")
 
 
 def expand(raw: Mapping[str, Any]) -> Iterator[Table]:
@@ -298,6 +324,7 @@ def method_of(resolved: Mapping[str, Any]) -> Method:
         return Stage(resolved[name]["use"], find(name, resolved[name]["use"]), options)
 
     local = dict(resolved["local"])
+    local["report_loss"] = REPORTED_LOSS.get(resolved["selection"].get("loss_source", ""), local["report_loss"])
     run = {key: value for key, value in resolved["run"].items() if key != "checkpoint_seconds"}
     stages = {name: stage(name) for name in ("signal", "distance", "clustering", "selection", "procedure", "aggregation")}
     return Method(**stages, lr_decay=local.pop("lr_decay"), job=LocalJob(**local), **run)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -18,6 +18,7 @@ Params: TypeAlias = NDArray[np.float32]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 Ids: TypeAlias = Sequence[int] | NDArray[np.int64]  # client numbers, or slot numbers
+F = TypeVar("F", bound=Callable[..., Any])
 Memory: TypeAlias = Mapping[str, Any]  # what a stage remembers between rounds: arrays, numbers, strings, nested by name
 
 
@@ -99,9 +100,10 @@ class HeadUpdates:
     steps: Ints  # (K,) optimiser steps taken
     answered: Bools  # (K,) False: no usable reply
     num_examples: Ints  # (K,)
+    confusion: Floats | None = None  # (K, C, C) mean softmax per true class on the auxiliary set, before and after averaged
 
     def __post_init__(self) -> None:
-        floats = ("received_weight", "weight", "received_bias", "bias")
+        floats = ("received_weight", "weight", "received_bias", "bias", "confusion")
         _freeze(self, steps=np.int64, answered=np.bool_, num_examples=np.int64, **dict.fromkeys(floats, np.float64))
 
 
@@ -155,6 +157,55 @@ class Clustering:
 
 
 @dataclass(frozen=True)
+class AskLoss:
+    """A rule's request before it selects: the loss of the present model on these clients' training data."""
+
+    clients: Ints
+    max_examples: int = 0  # 0 = on all of it, else on a fresh random draw of this many
+
+    def __post_init__(self) -> None:
+        _freeze(self, clients=np.int64)
+
+
+@dataclass(frozen=True)
+class AskUpdates:
+    """A rule's request: let these clients train from the present model, keep only what changed (of the last layer, or all)."""
+
+    clients: Ints
+    layer: Literal["last", "all"] = "all"
+
+    def __post_init__(self) -> None:
+        _freeze(self, clients=np.int64)
+
+
+@dataclass(frozen=True)
+class AskTrial:
+    """A rule's request: a throw-away round of these clients; the answer is the loss of its outcome at every client."""
+
+    clients: Ints
+
+    def __post_init__(self) -> None:
+        _freeze(self, clients=np.int64)
+
+
+Ask: TypeAlias = AskLoss | AskUpdates | AskTrial
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back for a request; nan where a client failed.
+
+    ``values``: (n,) for AskLoss, (n, F) for AskUpdates, (K,) for AskTrial.
+    """
+
+    ask: Ask
+    values: Floats
+
+    def __post_init__(self) -> None:
+        _freeze(self, values=np.float64)
+
+
+@dataclass(frozen=True)
 class View:
     """Everything a selection rule may look at. Never test data."""
 
@@ -167,6 +218,7 @@ class View:
     last_selected: Ints  # (K,) round of the last selection, 0 = never
     signal: Signal | None = None
     clustering: Clustering | None = None
+    answers: tuple[Answer, ...] = ()  # to what the rule has asked for in this round, oldest first
 
     def __post_init__(self) -> None:
         _freeze(self, available=np.bool_, loss=np.float64, times_selected=np.int64, last_selected=np.int64)
@@ -406,10 +458,70 @@ class State:
 
 
 @dataclass(frozen=True)
+class Feedback:
+    """What a round taught, for rules that learn: one row per client whose reply was used, in the order of the plan."""
+
+    round: int
+    clients: Ints  # (n,)
+    loss: Floats  # (n,) as reported
+    seconds: Floats  # (n,) spent training
+    examples: Ints  # (n,)
+    steps: Ints  # (n,)
+    delta: Params  # (n, F) trained minus received: the whole model, or its output layer (weight rows, then bias)
+    head_shape: tuple[int, int]  # (C, L) of the output layer; (0, 0) if the model has none
+    class_gradients: Floats | None = None  # (n, C) squared norms on the auxiliary set, if the rule asked for them
+
+    def __post_init__(self) -> None:
+        _freeze(self, clients=np.int64, loss=np.float64, seconds=np.float64, examples=np.int64, steps=np.int64)
+        _freeze(self, delta=np.float32, class_gradients=np.float64)
+
+
+@dataclass(frozen=True)
 class Stateful:
-    """A stage that remembers: ``step(memory, *inputs, **options) -> (result, memory)``. Memory starts as ``{}``."""
+    """A stage that remembers: ``step(memory, *inputs, **options) -> (result, memory)``. Memory starts as ``{}``.
+
+    A selection rule may also ``learn(memory, feedback, **options) -> memory`` after every round, from the updates of the
+    ``layer`` it names, or with ``auxiliary`` from the server's own examples.
+    """
 
     step: Callable[..., tuple[Any, Memory]]
+    learn: Callable[..., Memory] | None = None
+    layer: Literal["last", "all"] = "last"
+    auxiliary: bool = False
+
+
+def needs(*what: Literal["signal", "clustering", "loss", "latency", "snr"]) -> Callable[[F], F]:
+    """Say what a selection rule cannot do without; the recipe is checked for it, and losses, latencies and SNRs are charged.
+
+    >>> @needs("clustering")
+    ... def rule(view, rng): ...
+    >>> needs_of(rule)
+    frozenset({'clustering'})
+    """
+
+    def mark(function: F) -> F:
+        function.needs = frozenset(what)  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def needs_of(function: object) -> frozenset[str]:
+    """What :func:`needs` said of a rule."""
+    target = function.step if isinstance(function, Stateful) else function
+    found: frozenset[str] = getattr(target, "needs", frozenset())
+    return found
+
+
+@dataclass(frozen=True)
+class Auxiliary:
+    """How models react to a small balanced set of examples that the server itself holds (``data.auxiliary``)."""
+
+    class_gradients: Floats  # (n, C) squared norm of the output layer's gradient, class by class
+    class_softmax: Floats  # (n, C, C) mean softmax on examples of each true class
+
+    def __post_init__(self) -> None:
+        _freeze(self, class_gradients=np.float64, class_softmax=np.float64)
 
 
 @dataclass(frozen=True)
@@ -442,8 +554,21 @@ class Runtime(Protocol):
     def evaluate(self, models: Params) -> Scores:
         """Each model on the central test set."""
 
-    def evaluate_clients(self, clients: Ids, models: Params, start: Ids, which: Literal["test", "train"]) -> Scores:
-        """``models[start[i]]`` on the own data of ``clients[i]``."""
+    def evaluate_clients(
+        self,
+        clients: Ids,
+        models: Params,
+        start: Ids,
+        which: Literal["test", "train"],
+        *,
+        max_examples: int = 0,
+        seed: int = 0,
+        round: int = 0,
+    ) -> Scores:
+        """``models[start[i]]`` on the own data of ``clients[i]``, or on a seeded random draw of at most ``max_examples``."""
+
+    def auxiliary(self, models: Params) -> Auxiliary:
+        """Each model on the server's own small balanced set of examples."""
 
     def close(self) -> None:
         """Let go of processes and memory."""

@@ -7,6 +7,7 @@ round costs when one transmission of the model reaches every client at once; the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Literal
 
 from fedskew.types import Plan, Transfer
 
@@ -15,8 +16,10 @@ COUNT_BYTES = 4  # one class count, uint32
 LOSS_BYTES = 4
 
 
-def model_transfers(plan: Plan, silent: Collection[int], model_bytes: int) -> tuple[Transfer, ...]:
-    """The models of a plan. ``silent`` clients were sent a model and never answered.
+def model_transfers(
+    plan: Plan, silent: Collection[int], model_bytes: int, *, holders: Collection[int] = ()
+) -> tuple[Transfer, ...]:
+    """The models of a plan. ``silent`` clients never answered; ``holders`` hold the slots' models already: no second send.
 
     >>> from fedskew.types import Chain
     >>> plan = Plan((Chain(0, (1,)), Chain(0, (2,))))
@@ -24,23 +27,25 @@ def model_transfers(plan: Plan, silent: Collection[int], model_bytes: int) -> tu
     [('down', 200, 100), ('up', 100, 100)]
     """
     if plan.relay == "d2d":
-        return _device_to_device(plan, silent, model_bytes)
-    slots = {chain.slot for chain in plan.chains if chain.clients}
+        return _device_to_device(plan, silent, model_bytes, holders)
+    begun = [chain for chain in plan.chains if chain.clients and chain.clients[0] not in holders]
+    slots = {chain.slot for chain in begun}
     relayed = sum(max(0, len(chain.clients) - 1) for chain in plan.chains)  # each sent to one client, never to all
     answered = sum(client not in silent for client in plan.clients)
-    down = Transfer("down", "model", len(plan.clients) * model_bytes, (len(slots) + relayed) * model_bytes)
+    down = Transfer("down", "model", (len(begun) + relayed) * model_bytes, (len(slots) + relayed) * model_bytes)
     return _nonzero([down, Transfer("up", "model", answered * model_bytes, answered * model_bytes)])
 
 
-def _device_to_device(plan: Plan, silent: Collection[int], model_bytes: int) -> tuple[Transfer, ...]:
+def _device_to_device(plan: Plan, silent: Collection[int], model_bytes: int, holders: Collection[int]) -> tuple[Transfer, ...]:
     chains = [chain for chain in plan.chains if chain.clients]
-    slots = {chain.slot for chain in chains}
+    begun = [chain for chain in chains if chain.clients[0] not in holders]
+    slots = {chain.slot for chain in begun}
     ends = sum(any(client not in silent for client in chain.clients) for chain in chains)
     hops = sum(len(chain.clients) - 1 for chain in chains)
     order = len(plan.clients) * ORDER_BYTES
     return _nonzero(
         [
-            Transfer("down", "model", len(chains) * model_bytes, len(slots) * model_bytes),
+            Transfer("down", "model", len(begun) * model_bytes, len(slots) * model_bytes),
             Transfer("down", "order", order, order),
             Transfer("d2d", "model", hops * model_bytes, hops * model_bytes),
             Transfer("up", "model", ends * model_bytes, ends * model_bytes),
@@ -54,10 +59,25 @@ def histogram_transfers(num_clients: int, num_classes: int) -> tuple[Transfer, .
     return (Transfer("up", "histogram", size, size),)
 
 
-def probe_transfers(asked: int, uploads: int, model_bytes: int) -> tuple[Transfer, ...]:
-    """Everybody gets the model once for a probe, and sends one back."""
+def probe_transfers(asked: int, uploads: int, model_bytes: int, *, upload_bytes: int = 0) -> tuple[Transfer, ...]:
+    """Models that go out for a probe or a throw-away round; back comes a model, or a gradient of ``upload_bytes``."""
     down = Transfer("down", "probe", asked * model_bytes, model_bytes if asked else 0)
-    return _nonzero([down, Transfer("up", "probe", uploads * model_bytes, uploads * model_bytes)])
+    up = uploads * (upload_bytes or model_bytes)
+    return _nonzero([down, Transfer("up", "gradient" if upload_bytes else "probe", up, up)])
+
+
+def loss_transfers(asked: int, model_bytes: int, slots: int = 1) -> tuple[Transfer, ...]:
+    """The present model goes out to be evaluated, one loss comes back from each client."""
+    losses = asked * LOSS_BYTES
+    down = Transfer("down", "model", asked * model_bytes, min(asked, slots) * model_bytes)
+    return _nonzero([down, Transfer("up", "loss", losses, losses)])
+
+
+def report_transfers(kinds: Iterable[str], clients: int) -> tuple[Transfer, ...]:
+    """One number of each kind from each client, sent along with its model. An SNR is a piece of control information."""
+    size = clients * LOSS_BYTES
+    names: dict[str, Literal["loss", "latency", "control"]] = {"loss": "loss", "latency": "latency", "snr": "control"}
+    return _nonzero(Transfer("up", names[kind], size, size) for kind in kinds)
 
 
 def total_bytes(transfers: Iterable[Transfer], direction: str) -> int:

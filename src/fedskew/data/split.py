@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -50,6 +50,7 @@ class Shards:
     mean: Params | None
     std: Params | None
     client_test: Literal["split", "matched", "none"]
+    auxiliary: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # rows of x that the server itself holds
 
     @property
     def clients(self) -> int:
@@ -77,12 +78,14 @@ def build_shards(
     test_fraction: float = 0.2,
     stratified: bool = False,
     holdout: float = 0.0,
+    auxiliary: int = 0,
     seed: int = 0,
 ) -> Shards:
     """Divide ``dataset`` among ``clients`` by a partition rule (a name or a function) and its ``options``.
 
     ``stratified`` takes the test rows of ``split`` class by class. ``holdout`` throws that share of every client's training
-    rows away, as one published study does without meaning to (METHODS 5).
+    rows away, as one published study does without meaning to (METHODS 5). ``auxiliary`` rows, equally many of every class,
+    are kept for the server before clients get theirs.
 
     >>> from fedskew.data import load
     >>> shards = build_shards(load("digits"), clients=5, partition="iid", seed=1)
@@ -93,7 +96,11 @@ def build_shards(
     how = _resolve(client_test, dataset)
     divide = _rule(partition)
     x, y, columns = pool_rows(dataset) if how == "split" else (dataset.x, dataset.y, dataset.columns)
-    whole = divide(Pool(y, dataset.num_classes, columns), clients, stream(seed, "partition"), **(options or {}))
+    kept = draw_auxiliary(y, dataset.num_classes, auxiliary, stream(seed, "auxiliary"))
+    rest = np.delete(np.arange(len(y)), kept)
+    pool = Pool(y[rest], dataset.num_classes, {name: column[rest] for name, column in columns.items()})
+    dealt = divide(pool, clients, stream(seed, "partition"), **(options or {}))
+    whole = replace(dealt, order=rest[dealt.order]) if len(kept) else dealt
     train, test = _test_sets(how, whole, y, dataset, stream(seed, "split"), test_fraction, stratified)
     if holdout:
         train = discard(train, holdout, stream(seed, "split", 1))
@@ -101,7 +108,23 @@ def build_shards(
     central = np.sort(test.order) if how == "split" and test is not None else np.arange(len(y_test))
     refit = how == "split" and dataset.scale == "fitted" and dataset.mean is not None
     mean, std = fit_scale(x, train.order) if refit else (dataset.mean, dataset.std)
-    return Shards(dataset, x, y, x_test, y_test, train, test, frozen(central, np.int64), mean, std, how)
+    return Shards(dataset, x, y, x_test, y_test, train, test, frozen(central, np.int64), mean, std, how, kept)
+
+
+def draw_auxiliary(y: Ints, num_classes: int, size: int, rng: np.random.Generator) -> Ints:
+    """Rows for the server, size // C of every class, ascending.
+
+    >>> draw_auxiliary(np.array([0, 1, 0, 1, 1]), 2, 2, np.random.default_rng(0)).size
+    2
+    """
+    if not size:
+        return np.empty(0, np.int64)
+    each = size // num_classes
+    rows = [np.flatnonzero(y == c) for c in range(num_classes)]
+    if each < 1 or min(len(r) for r in rows) <= each:
+        what = f"auxiliary = {size}, but there are {num_classes} classes and {min(len(r) for r in rows)} rows of the rarest"
+        raise DataError("data", what, "Give at least one example per class, and leave some for the clients")
+    return np.sort(np.concatenate([rng.choice(r, each, replace=False) for r in rows]))
 
 
 def _test_sets(

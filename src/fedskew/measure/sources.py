@@ -38,8 +38,8 @@ def counts_of_data(resolved: Mapping[str, Any], *, seed: int = 0, progress: Prog
     return settle(_counts(shards, describe(resolved, shards, seed), tuple(notes)))
 
 
-def counts_of_run(folder: str | Path, *, progress: Progress | None = None) -> Counts:
-    """Counts of the clients of a run, dealt again from its recipe and seed, and checked against what the run recorded."""
+def counts_of_run(folder: str | Path, *, progress: Progress | None = None) -> tuple[Counts, int]:
+    """(counts of the clients of a run, its seed): dealt again from its recipe, and checked against what it recorded."""
     folder = Path(folder)
     try:
         facts = json.loads((folder / RUN).read_text(encoding="utf8"))
@@ -51,7 +51,8 @@ def counts_of_run(folder: str | Path, *, progress: Progress | None = None) -> Co
         raise RunFolderError(str(folder), "trained on data of your own, which it does not keep", "Give a file of label counts")
     shards = _shards(resolved, seed, progress)
     _check_same_clients(folder, facts, shards)
-    return settle(_counts(shards, f"run {folder}: {describe(resolved, shards, seed)}", (_counted(shards),)))
+    source = f"run {folder}: {describe(resolved, shards, seed)}"
+    return settle(_counts(shards, source, (_counted(shards),))), seed
 
 
 def describe(resolved: Mapping[str, Any], shards: Shards, seed: int) -> str:

@@ -54,7 +54,8 @@ def _long(table: Any, layout: Layout, path: Path) -> Counts:
     repeated = len(cells) - int(np.count_nonzero(np.bincount(cells)))
     notes = []
     if repeated:
-        notes.append(f"{plural(repeated, 'row')} repeat a (client, label) pair: their counts are added")
+        verbs = ("repeats", "its count is") if repeated == 1 else ("repeat", "their counts are")
+        notes.append(f"{plural(repeated, 'row')} {verbs[0]} a (client, label) pair: {verbs[1]} added")
     if layout.ignored:
         notes.append(f"{plural(len(layout.ignored), 'column')} not read: {listed(layout.ignored)}")
     square = flat.reshape(len(clients), len(labels))[:, order]

@@ -12,7 +12,7 @@ import numpy as np
 from fedskew.errors import RecipeError
 from fedskew.runtime.replies import Reply, collect
 from fedskew.streams import stream
-from fedskew.types import Bools, Description, Ids, Ints, LocalJob, Params, Replies, Runtime, Scores
+from fedskew.types import Auxiliary, Bools, Description, Ids, Ints, LocalJob, Params, Replies, Runtime, Scores
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,23 @@ class FaultyRuntime:
         """As the inner runtime."""
         return self._inner.evaluate(models)
 
-    def evaluate_clients(self, clients: Ids, models: Params, start: Ids, which: Literal["test", "train"]) -> Scores:
+    def evaluate_clients(
+        self,
+        clients: Ids,
+        models: Params,
+        start: Ids,
+        which: Literal["test", "train"],
+        *,
+        max_examples: int = 0,
+        seed: int = 0,
+        round: int = 0,
+    ) -> Scores:
         """As the inner runtime."""
-        return self._inner.evaluate_clients(clients, models, start, which)
+        return self._inner.evaluate_clients(clients, models, start, which, max_examples=max_examples, seed=seed, round=round)
+
+    def auxiliary(self, models: Params) -> Auxiliary:
+        """As the inner runtime."""
+        return self._inner.auxiliary(models)
 
     def close(self) -> None:
         """As the inner runtime."""

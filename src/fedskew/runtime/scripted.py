@@ -16,7 +16,7 @@ import numpy as np
 
 from fedskew.runtime.replies import Reply, collect
 from fedskew.streams import stream
-from fedskew.types import Bools, Description, Ids, Ints, Layout, LocalJob, Params, Population, Replies, Scores
+from fedskew.types import Auxiliary, Bools, Description, Ids, Ints, Layout, LocalJob, Params, Population, Replies, Scores
 
 Script = Callable[[int, int, Params], Reply]  # client, round, received model -> reply
 
@@ -65,11 +65,28 @@ class ScriptedRuntime:
         norm = np.square(models.astype(np.float64)).mean(axis=1)
         return Scores(norm, 1 / (1 + norm), np.full(len(models), 100))
 
-    def evaluate_clients(self, clients: Ids, models: Params, start: Ids, which: Literal["test", "train"]) -> Scores:
+    def evaluate_clients(
+        self,
+        clients: Ids,
+        models: Params,
+        start: Ids,
+        which: Literal["test", "train"],
+        *,
+        max_examples: int = 0,
+        seed: int = 0,
+        round: int = 0,
+    ) -> Scores:
         """As :meth:`evaluate`, for each client's model."""
         scores = self.evaluate(models)
         index = np.asarray(start, np.int64)
         return Scores(scores.loss[index], scores.accuracy[index], self._population.num_examples[list(clients)])
+
+    def auxiliary(self, models: Params) -> Auxiliary:
+        """A smooth function of the parameters, the same for every class pair."""
+        classes = self._counts.shape[1]
+        norm = np.square(models.astype(np.float64)).mean(axis=1)
+        gradients = norm[:, None] * (1 + np.arange(classes))
+        return Auxiliary(gradients, np.full((len(models), classes, classes), 1 / classes))
 
     def close(self) -> None:
         """Nothing to let go of."""

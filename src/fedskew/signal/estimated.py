@@ -13,7 +13,6 @@ from typing import Literal
 
 import numpy as np
 
-from fedskew.errors import RecipeError
 from fedskew.signal.estimators import choose_estimator, estimate
 from fedskew.types import Floats, HeadUpdates, Signal
 
@@ -31,10 +30,9 @@ def estimated(
 
     ``probe``: ``all`` clients at once, or in ceil(K / m) covering rounds of m (``cover``); both from the first model, which
     stays as it was, so both give the same estimates and cost the same bytes. ``epochs``, ``batch`` and ``lr`` are the
-    probe's (plain SGD). A client whose probe failed counts as uniform: nothing is known of it.
+    probe's (plain SGD). ``rlu`` needs examples of the server's own: ``data.auxiliary``. A client whose probe failed counts
+    as uniform: nothing is known of it.
     """
-    if method == "rlu":
-        raise RecipeError("signal.method", "rlu needs auxiliary inputs, which a recipe cannot give", "Use bias_linear")
     chosen = choose_estimator(has_bias=updates.bias is not None, plain_sgd=True) if method == "auto" else method
     weight = updates.weight if chosen.endswith("_raw") else updates.weight - updates.received_weight
     bias = None if updates.bias is None or updates.received_bias is None else updates.bias - updates.received_bias
@@ -42,7 +40,12 @@ def estimated(
     seen = updates.answered
     if seen.any():
         rows[seen] = estimate(
-            weight[seen], None if bias is None else bias[seen], method=chosen, lr=lr, steps=updates.steps[seen]
+            weight[seen],
+            None if bias is None else bias[seen],
+            method=chosen,
+            lr=lr,
+            steps=updates.steps[seen],
+            confusion=None if updates.confusion is None else updates.confusion[seen],
         )
     known = updates.num_examples > 0
     sizes = updates.num_examples.astype(np.float64)

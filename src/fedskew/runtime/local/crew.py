@@ -43,6 +43,14 @@ class ScoreTask:
     rows: Ints
 
 
+@dataclass(frozen=True)
+class ReactTask:
+    """See how ``models[start]`` reacts to the server's own examples."""
+
+    start: int
+
+
+Reaction = tuple[NDArray[np.float64], NDArray[np.float64]]  # class gradients (C,), class softmax (C, C)
 Scored = tuple[NDArray[np.float32], NDArray[np.bool_]]
 
 
@@ -59,6 +67,9 @@ class Crew(Protocol):
 
     def score(self, tasks: Sequence[ScoreTask], models: Params) -> list[Scored]:
         """Score every task."""
+
+    def react(self, tasks: Sequence[ReactTask], models: Params) -> list[Reaction]:
+        """See how each model reacts to the server's own examples."""
 
     def close(self) -> None:
         """Let go of processes and memory."""
@@ -107,6 +118,10 @@ class Alone:
     def score(self, tasks: Sequence[ScoreTask], models: Params) -> list[Scored]:
         """Score every task in turn."""
         return [self._trainer.score(models[task.start], task.which, task.rows) for task in tasks]
+
+    def react(self, tasks: Sequence[ReactTask], models: Params) -> list[Reaction]:
+        """Every model in turn."""
+        return [self._trainer.react(models[task.start]) for task in tasks]
 
     def close(self) -> None:
         """Give torch its threads back."""
@@ -160,12 +175,20 @@ class Team:
 
     def score(self, tasks: Sequence[ScoreTask], models: Params) -> list[Scored]:
         """Spread the tasks over the workers; an error in the model's forward pass ends the run."""
-        scored: dict[int, Scored] = {}
-        for i, answer, _ in self._spread(tasks, models, lambda task: ("score", task.which, task.rows)):
+        return self._all(tasks, models, lambda task: ("score", task.which, task.rows))
+
+    def react(self, tasks: Sequence[ReactTask], models: Params) -> list[Reaction]:
+        """Spread the models over the workers."""
+        return self._all(tasks, models, lambda task: ("react",))
+
+    def _all(self, tasks: Sequence[Any], models: Params, message: Callable[[Any], tuple[Any, ...]]) -> list[Any]:
+        """Every answer in the order of the tasks; here an error is no client's fault and ends the run."""
+        answers: dict[int, Any] = {}
+        for i, answer, _ in self._spread(tasks, models, message):
             if isinstance(answer, str):
                 raise WorkerError("evaluation", answer, "Check that the model's forward pass accepts the data")
-            scored[i] = answer
-        return [scored[i] for i in range(len(tasks))]
+            answers[i] = answer
+        return [answers[i] for i in range(len(tasks))]
 
     def _spread(
         self, tasks: Sequence[Any], models: Params, message: Callable[[Any], tuple[Any, ...]]

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedskew.errors import RunError
-from fedskew.runtime.local.crew import Alone, Crew, Scored, ScoreTask, Team, TrainTask, usable_cores
+from fedskew.runtime.local.crew import Alone, Crew, ReactTask, Scored, ScoreTask, Team, TrainTask, usable_cores
 from fedskew.runtime.local.store import Store
 from fedskew.runtime.replies import collect
-from fedskew.types import Bools, Description, Ids, Ints, LocalJob, Params, Population, Replies, Scores
+from fedskew.streams import stream
+from fedskew.types import Auxiliary, Bools, Description, Ids, Ints, LocalJob, Params, Population, Replies, Scores
 
 if TYPE_CHECKING:
     from torch import nn
@@ -74,7 +75,17 @@ class LocalRuntime:
         tasks = [ScoreTask(slot, "test", piece) for slot in range(len(models)) for piece in pieces]
         return _summary(self._crew.score(tasks, models), np.repeat(np.arange(len(models)), len(rows)), len(models))
 
-    def evaluate_clients(self, clients: Ids, models: Params, start: Ids, which: Literal["test", "train"]) -> Scores:
+    def evaluate_clients(
+        self,
+        clients: Ids,
+        models: Params,
+        start: Ids,
+        which: Literal["test", "train"],
+        *,
+        max_examples: int = 0,
+        seed: int = 0,
+        round: int = 0,
+    ) -> Scores:
         """Every client's model on its own rows, many clients to a batch."""
         if which == "test" and not len(self._store.test_order) and self._store.num_clients:
             raise RunError("evaluation", "clients have no test sets", 'Set data.client_test = "matched" or "split"')
@@ -82,12 +93,27 @@ class LocalRuntime:
         slots = np.asarray(start)
         for slot in np.unique(slots):
             mine = np.flatnonzero(slots == slot)
-            rows = [self._store.rows(int(clients[int(i)]), which) for i in mine]
+            rows = [self._own_rows(int(clients[int(i)]), which, max_examples, seed, round) for i in mine]
             owners.append(np.repeat(mine, [len(r) for r in rows]))
             joined = np.concatenate(rows)
             tasks += [ScoreTask(int(slot), which, joined[i : i + PIECE]) for i in range(0, len(joined), PIECE)]
         scored = self._crew.score(tasks, models)
         return _summary(scored, np.concatenate(owners) if owners else np.empty(0, np.int64), len(clients))
+
+    def _own_rows(self, client: int, which: str, max_examples: int, seed: int, round: int) -> Ints:
+        rows = self._store.rows(client, which)
+        if not max_examples or len(rows) <= max_examples:
+            return rows
+        return np.sort(stream(seed, "loss", client, round).choice(rows, max_examples, replace=False))
+
+    def auxiliary(self, models: Params) -> Auxiliary:
+        """Every model on the server's own examples."""
+        if not len(self._store.auxiliary_order):
+            raise RunError(
+                "data.auxiliary", "the server holds no examples of its own", "Set data.auxiliary, for example to 100"
+            )
+        reactions = self._crew.react([ReactTask(i) for i in range(len(models))], models)
+        return Auxiliary(np.stack([g for g, _ in reactions]), np.stack([p for _, p in reactions]))
 
     def close(self) -> None:
         """Stop the workers."""

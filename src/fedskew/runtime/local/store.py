@@ -11,7 +11,7 @@ import mmap
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import IO, Any
 
 import numpy as np
@@ -34,6 +34,7 @@ class Store:
     test_order: Ints  # rows of x_test owned by clients; empty = no client test sets
     test_offsets: Ints  # (K + 1,)
     num_classes: int
+    auxiliary_order: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # rows of x the server itself holds
     mean: NDArray[np.float32] | None = None
     std: NDArray[np.float32] | None = None
 

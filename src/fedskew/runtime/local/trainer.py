@@ -134,6 +134,23 @@ class Trainer:
         self.model.read(params)
         return self._score(self._test if which == "test" else self._train, rows)
 
+    def react(self, params: Params) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Class by class on the server's own examples: squared gradient norms of the output layer (C,), mean softmax (C, C)."""
+        self.model.read(params)
+        self.model.module.eval()
+        features: list[Tensor] = []
+        hook = last_linear(self.model.module).register_forward_pre_hook(lambda layer, given: features.append(given[0]))
+        try:
+            with torch.inference_mode():
+                raw, labels = self._train.take(self.store.auxiliary_order)
+                softmax = torch.softmax(self.model.module(self._train.batch(raw)).double(), 1)
+        finally:
+            hook.remove()
+        truth = F.one_hot(labels, self.store.num_classes).double()
+        gradient = (softmax - truth).t() @ features[0].flatten(1).double() / len(labels)
+        per_class = truth.t() @ softmax / truth.sum(0).clamp(min=1).unsqueeze(1)
+        return gradient.square().sum(1).numpy(), per_class.numpy()
+
     def _score(self, examples: Examples, rows: Ints) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         self.model.module.eval()
         losses, correct = np.empty(len(rows), np.float32), np.empty(len(rows), np.bool_)
@@ -144,6 +161,14 @@ class Trainer:
                 losses[begin : begin + GATHER] = F.cross_entropy(logits, labels, reduction="none").numpy()
                 correct[begin : begin + GATHER] = (logits.argmax(1) == labels).numpy()
         return losses, correct
+
+
+def last_linear(module: nn.Module) -> nn.Linear:
+    """The output layer: the linear layer registered last."""
+    layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
+    if not layers:
+        raise ValueError("the model has no linear output layer")
+    return layers[-1]
 
 
 def draw_rows(rows: Ints, max_examples: int, rng: np.random.Generator) -> Ints:

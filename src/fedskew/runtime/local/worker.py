@@ -56,6 +56,8 @@ def answer(trainer: Any, rows: Params, name: str, arguments: list[Any]) -> Any:
         if name == "train":
             client, job, seed, round = rest
             return trainer.train(client, rows[source], rows[target], job, seed, round)
+        if name == "react":
+            return trainer.react(rows[source])
         return trainer.score(rows[source], *rest)
     except Exception as error:
         return first_line(error)

@@ -1,0 +1,120 @@
+"""Measurements as tables in the terminal. Names from files are shown as text, never read as markup."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from fedskew.measure.counts import plural, printable
+from fedskew.measure.groups import Grouping
+from fedskew.measure.measurement import Measurement
+from fedskew.measure.privacy import NoiseRow, PrivacyTable, Spread
+
+FARTHEST = 3  # clients whose labels differ most from everybody's together
+
+
+def facts_table(found: Measurement) -> Table:
+    """Who and how much."""
+    f = found.figures
+    sizes = f"{f.size_min:,.0f} / {f.size_median:,.0f} / {f.size_max:,.0f} (min / median / max), Gini {f.size_gini:.3f}"
+    table = Table(show_header=False, show_edge=False, pad_edge=False, box=None)
+    rows = {
+        "source": printable(found.counts.source, 200),
+        "clients": f"{found.num_active:,}"
+        + (f" and {len(f.empty_clients):,} without examples" if len(f.empty_clients) else ""),
+        "examples": f"{f.num_examples:,.0f}",
+        "classes": f"{f.num_classes:,}",
+        "examples per client": sizes,
+        "classes per client": f"{f.classes_min} / {f.classes_mean:.2f} / {f.classes_max} (min / mean / max)",
+        "farthest from the rest": _farthest(found),
+    }
+    for name, value in rows.items():
+        table.add_row(Text(name, style="cyan"), Text(value))
+    return table
+
+
+def _farthest(found: Measurement) -> str:
+    psi = np.nan_to_num(found.figures.psi_per_client, nan=-1.0)
+    top = np.argsort(-psi, kind="stable")[: min(FARTHEST, found.num_active)]
+    return ", ".join(f"{printable(found.counts.clients[i], 24)} (PSI {psi[i]:.2f})" for i in top.tolist())
+
+
+def skew_table(found: Measurement) -> Table:
+    """The skew figures; with a private signal also what the server sees of them."""
+    f, seen = found.figures, found.seen
+    table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold")
+    table.add_column("skew", style="cyan")
+    table.add_column("value", justify="right")
+    if found.private:
+        table.add_column(f"seen at ε = {found.signal.epsilon:g}", justify="right")
+    table.add_column("to compare with")
+    afls = f"AFLS: sequential from {found.omega_threshold:.3f} ({plural(found.omega_classes, 'class')} each); ε = {f.eps:g}"
+    rows: Sequence[tuple[str, float, float, str]] = (
+        ("HD", f.hd, seen.hd, f"ceiling {found.hd_ceiling:.3f}, dealt at random {found.hd_chance:.3f}"),
+        ("JSD", f.jsd, seen.jsd, f"ceiling {found.jsd_ceiling:.3f}"),
+        ("EMD (FedArtML)", f.emd_values, seen.emd_values, "blind to which class is which"),
+        ("WPSI", f.wpsi, seen.wpsi, f"0 = all alike; ε = {f.eps:g}"),
+        ("omega", f.omega, seen.omega, afls),
+        ("omega reverse", f.omega_reverse, seen.omega_reverse, f"at most ln C = {math.log(f.num_classes):.3f}"),
+    )
+    for name, value, shown, text in rows:
+        table.add_row(name, f"{value:.3f}", *([f"{shown:.3f}"] if found.private else []), text)
+    return table
+
+
+def groups_table(found: Measurement) -> Table:
+    """What each rule groups."""
+    table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold")
+    for name in ("groups by", "how"):
+        table.add_column(name, style="cyan" if name == "groups by" else None)
+    for name in ("groups", "silhouette", "noise"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for grouping in found.groupings:
+        table.add_row(*_group_cells(grouping))
+    return table
+
+
+def _group_cells(grouping: Grouping) -> list[str]:
+    found = grouping.clustering
+    score = "–" if found.silhouette is None else f"{found.silhouette:.3f}"
+    kind = "exact" if found.exact else "approx."
+    fallback = " *" if grouping.fallback else ""
+    number = f"{grouping.rule.symbol} = {found.k:,}"
+    noise = f"{grouping.num_noise:,}"
+    return [grouping.rule.title, grouping.rule.how, number, score, noise, kind + fallback]
+
+
+def fallback_notes(found: Measurement) -> list[str]:
+    """What the star behind a row of :func:`groups_table` means."""
+    replaced = [grouping for grouping in found.groupings if grouping.fallback]
+    return [f"* {g.rule.clustering} found nothing acceptable: {g.fallback} in its place" for g in replaced]
+
+
+def noise_table(table: PrivacyTable) -> Table:
+    """Total variation, presence of classes and surviving groups against epsilon."""
+    out = Table(show_edge=False, pad_edge=False, box=None, header_style="bold")
+    heads = ("ε", "total variation", "presence recall", "precision", "HD seen")
+    for head in heads:
+        out.add_column(head, justify="right")
+    for rule in table.rules:
+        out.add_column(f"ARI {rule.how}", justify="right")
+    for row in table.rows:
+        out.add_row(*_noise_cells(row, [rule.key for rule in table.rules]))
+    return out
+
+
+def _noise_cells(row: NoiseRow, keys: Sequence[str]) -> list[str]:
+    plain = (row.total_variation, row.presence_recall, row.presence_precision, row.hd)
+    name = "none" if row.epsilon is None else f"{row.epsilon:g}"
+    return [name, *(_spread(value) for value in plain), *(_spread(row.ari[key]) for key in keys)]
+
+
+def _spread(value: Spread) -> str:
+    if not math.isfinite(value.mean):
+        return "–"
+    return f"{value.mean:.3f} ± {value.sd:.3f}"

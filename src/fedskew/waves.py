@@ -1,0 +1,85 @@
+"""Training a plan wave by wave, and merging what comes back, slot by slot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedskew.method import Setting
+from fedskew.types import Chain, Ends, Ids, Memory, Params, Plan, Replies
+
+
+@dataclass
+class Runner:
+    """How far one chain has come."""
+
+    params: Params  # the last usable model; the slot's own until somebody has answered
+    answered: bool = False
+    dropped: bool = False
+    examples: int = 0
+    steps: int = 0
+    loss: dict[int, float] = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+    silent: set[int] = field(default_factory=set)
+    work: dict[int, tuple[int, int]] = field(default_factory=dict)  # client -> (examples, steps)
+    received: dict[int, Params] = field(default_factory=dict)  # client -> the model it began with
+    returned: dict[int, Params] = field(default_factory=dict)
+
+    def take(self, client: int, replies: Replies, row: int, start: Params, *, give_up: bool) -> None:
+        """Note what one client answered; a failure leaves the chain's model as it is, or ends the chain."""
+        self.seconds[client] = float(replies.seconds[row])
+        if not replies.sent[row]:
+            self.silent.add(client)
+        if replies.failures[row]:
+            self.failures[client] = replies.failures[row]
+            self.dropped = give_up
+            return
+        self.params, self.answered = replies.params[row], True
+        self.work[client] = int(replies.examples[row]), int(replies.steps[row])
+        self.examples += self.work[client][0]
+        self.steps += self.work[client][1]
+        self.loss[client] = float(replies.loss[row])
+        self.received[client], self.returned[client] = start, replies.params[row]
+
+
+def train_plan(setting: Setting, plan: Plan, models: Params, round: int) -> list[Runner]:
+    """Train the plan wave by wave. A client that fails mid-chain is skipped, or ends its chain (``plan.broken``)."""
+    runners = [Runner(models[chain.slot]) for chain in plan.chains]
+    job = setting.method.job_at(round)
+    for wave in plan.waves():
+        live = [(i, client) for i, client in zip(wave.chains, wave.clients, strict=True) if not runners[i].dropped]
+        starts, index = _starts(plan.chains, runners, models, [i for i, _ in live])
+        replies = setting.runtime.train([c for _, c in live], starts, index, job, seed=setting.seed, round=round)
+        for row, (i, client) in enumerate(live):
+            runners[i].take(client, replies, row, starts[index[row]], give_up=plan.broken == "drop")
+    return runners
+
+
+def _starts(chains: Sequence[Chain], runners: Sequence[Runner], models: Params, live: Sequence[int]) -> tuple[Params, Ids]:
+    """The models this wave begins with, and which of them each chain takes. Chains at their beginning share their slot's."""
+    if not any(runners[i].answered for i in live):
+        return models, [chains[i].slot for i in live]
+    return np.stack([runners[i].params for i in live]), range(len(live))
+
+
+def merge_slots(
+    setting: Setting, plan: Plan, models: Params, runners: Sequence[Runner], memory: Memory
+) -> tuple[Params, Memory]:
+    """Aggregate the chain ends of each slot; a slot nobody served keeps its model."""
+    merged, kept = np.array(models), dict(memory)
+    for slot in sorted({chain.slot for chain in plan.chains}):
+        served = [runner for chain, runner in zip(plan.chains, runners, strict=True) if chain.slot == slot]
+        ends = [runner for runner in served if runner.answered and not runner.dropped]
+        if not ends:
+            continue
+        stacked = Ends(
+            params=np.stack([r.params for r in ends]),
+            num_examples=np.array([r.examples for r in ends]),
+            steps=np.array([r.steps for r in ends]),
+            layout=setting.description.layout,
+        )
+        merged[slot], kept[str(slot)] = setting.method.aggregation(models[slot], stacked, memory=kept.get(str(slot), {}))
+    return merged, kept
