@@ -37,8 +37,8 @@ FormOption = Annotated[str, typer.Option("--format", help="auto, long (client, l
 ClientColumn = Annotated[str | None, typer.Option(help="Column that names the client; 'none': number the rows.")]
 LabelColumn = Annotated[str | None, typer.Option(help="Column that names the label (long).")]
 CountColumn = Annotated[str | None, typer.Option(help="Column that holds the count (long).")]
-Distance = Annotated[str, typer.Option(help="Distance of the grouping that sorts the figures.")]
-Clustering = Annotated[str, typer.Option(help="Clustering of that grouping.")]
+Distance = Annotated[str | None, typer.Option(help="Distance of the grouping that sorts the figures (default hellinger).")]
+Clustering = Annotated[str | None, typer.Option(help="Clustering of that grouping (default optics).")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display.")]
 
@@ -59,8 +59,8 @@ def measure(
     figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Save figures here (PNG and SVG).")] = None,
     signal: Annotated[str | None, typer.Option(help="What rules look at: histogram, or private (noisy counts).")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget; implies --signal private.")] = None,
-    distance: Distance = "hellinger",
-    clustering: Clustering = "optics",
+    distance: Distance = None,
+    clustering: Clustering = None,
     as_json: JsonFlag = False,
     quiet: Quiet = False,
 ) -> None:
@@ -68,15 +68,25 @@ def measure(
     from fedskew.measure import measurement
     from fedskew.measure.payload import measurement_payload
 
-    given = _settings(data, partition, clients, folder, _assignments(set_ or []), signal, epsilon, distance, clustering)
+    changes = _assignments(set_ or [])
+    given = _settings(data, partition, clients, folder, changes, signal, epsilon, distance, clustering)
     columns = {"client_column": client_column, "label_column": label_column, "count_column": count_column}
     counts, root = _counts(source, counts_file, given, seed, _form(form), columns, quiet)
-    resolved = recipes.resolve(given)
-    use, options = _stages(resolved)
+    use, options = _stages(recipes.resolve(given))
     _check_signal(use["signal"])
-    total = measurement.num_steps(use["distance"], use["clustering"]) + (0 if figures is None else 5)
+    near, how = use["distance"], use["clustering"]
+    free = distance is None and clustering is None and not any(key.startswith(("distance.", "clustering.")) for key in changes)
+    total = measurement.num_steps(near, how) + (0 if figures is None else 5)
     with steps(total, quiet) as step:
-        found = measurement.measure(counts, **use, options=options, seed=root, on_step=step)  # type: ignore[arg-type]
+        found = measurement.measure(
+            counts,
+            signal=use["signal"],
+            distance=None if free else near,
+            clustering=None if free else how,
+            options=options,
+            seed=root,
+            on_step=step,
+        )
         saved = _save_figures(found, figures, step)
     if as_json:
         print(_one_key_per_line(measurement_payload(found) | {"files": [str(path) for path in saved]}))
@@ -99,8 +109,8 @@ def privacy(
     count_column: CountColumn = None,
     epsilons: Annotated[str, typer.Option(help="Privacy budgets, separated by commas.")] = "0.1,0.3,1,3,10",
     repeats: Annotated[int, typer.Option(min=1, help="Releases per budget.")] = 3,
-    distance: Distance = "hellinger",
-    clustering: Clustering = "optics",
+    distance: Distance = None,
+    clustering: Clustering = None,
     as_json: JsonFlag = False,
     quiet: Quiet = False,
 ) -> None:
@@ -113,9 +123,17 @@ def privacy(
     columns = {"client_column": client_column, "label_column": label_column, "count_column": count_column}
     counts, root = _counts(source, counts_file, given, seed, _form(form), columns, quiet)
     use, options = _stages(recipes.resolve(given))
-    use.pop("signal")
     with steps(noise.num_steps(len(budgets), repeats), quiet) as step:
-        table = noise.privacy_table(counts, epsilons=budgets, repeats=repeats, **use, options=options, seed=root, on_step=step)
+        table = noise.privacy_table(
+            counts,
+            epsilons=budgets,
+            repeats=repeats,
+            distance=use["distance"],
+            clustering=use["clustering"],
+            options=options,
+            seed=root,
+            on_step=step,
+        )
     if as_json:
         print(_one_key_per_line(privacy_payload(table)))
     else:
@@ -133,8 +151,8 @@ def _settings(
     assignments: Mapping[str, Any],
     signal: str | None,
     epsilon: float | None,
-    distance: str,
-    clustering: str,
+    distance: str | None,
+    clustering: str | None,
 ) -> dict[str, Any]:
     """The options as tables of a recipe; only what was given stands in [data] and [partition]."""
     for key in assignments:
@@ -148,8 +166,8 @@ def _settings(
         "data": {key: value for key, value in (("use", data), ("clients", clients), ("folder", folder)) if value is not None},
         "partition": {} if partition is None else {"use": partition},
         "signal": {"use": use} | ({} if epsilon is None else {"epsilon": epsilon}),
-        "distance": {"use": distance},
-        "clustering": {"use": clustering},
+        "distance": {"use": distance or "hellinger"},
+        "clustering": {"use": clustering or "optics"},
     }
     return recipes.override(raw, assignments)
 
@@ -270,7 +288,8 @@ def _show(found: Any, saved: Sequence[Path]) -> None:
         _say(f"note: {note}", style="dim")
     _say(thresholds_text(), style="dim")
     if saved:
-        _say(f"figures: {', '.join(path.name for path in saved)} in {saved[0].parent}", style="dim")
+        names = ", ".join(path.name for path in saved)
+        _say(f"figures, sorted by {found.chosen_grouping.rule.how}: {names} in {saved[0].parent}", style="dim")
     out_console.print()
     _say(verdict(found), style="bold")
 

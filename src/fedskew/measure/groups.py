@@ -67,12 +67,13 @@ class Grouping:
         return None if used is None else str(used)
 
 
-def rules_for(distance: str, clustering: str) -> tuple[tuple[Rule, ...], int]:
+def rules_for(distance: str | None = None, clustering: str | None = None) -> tuple[tuple[Rule, ...], int]:
     """(the papers' rules and the user's pair if it is none of them, the position of the user's pair).
 
     >>> rules_for("hellinger", "optics")[1], rules_for("tv", "dbscan")[0][3].how
     (1, 'dbscan on tv')
     """
+    distance, clustering = distance or "hellinger", clustering or "optics"
     for position, rule in enumerate(PAPER_RULES):
         if (rule.distance, rule.clustering) == (distance, clustering):
             return PAPER_RULES, position

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ from fedskew.types import Floats, Signal
 
 Options: TypeAlias = Mapping[str, Mapping[str, Any]]
 AFLS_CLASSES = 2  # METHODS 6.4: sequential when clients are as one-sided as with 2 classes each
+MOST_DRAWN = 18  # clusters a figure can tell apart, see fedskew.report.style
 ROUNDING = 1e-9  # omega of exactly 2 classes each must not miss the threshold by a rounding error
 
 
@@ -67,8 +68,8 @@ def measure(
     counts: Counts,
     *,
     signal: str = "histogram",
-    distance: str = "hellinger",
-    clustering: str = "optics",
+    distance: str | None = None,
+    clustering: str | None = None,
     options: Options | None = None,
     seed: int = 0,
     eps: float = 1e-6,
@@ -76,7 +77,8 @@ def measure(
 ) -> Measurement:
     """Measure a federation. ``options``: tables "signal", "distance", "clustering" as in a recipe, for the chosen stages.
 
-    ``on_step`` is told what comes next, once per step.
+    ``distance`` and ``clustering`` choose the grouping that sorts the figures; without either it is FedLECC's, or another one
+    if that has too many clusters to be drawn. ``on_step`` is told what comes next, once per step.
 
     >>> pairs = np.kron(np.eye(5, dtype=int), [[9, 9], [9, 9]])
     >>> found = measure(Counts(pairs, list("abcdefghij"), list("0123456789")))
@@ -97,6 +99,8 @@ def measure(
     for position, rule in enumerate(rules):
         on_step(f"groups: {rule.how}")
         groupings.append(group(source, rule, seed, given if position == chosen else None))
+    if distance is None and clustering is None:
+        chosen = drawable(groupings, chosen)
     return Measurement(
         counts=counts,
         figures=figures,
@@ -113,7 +117,15 @@ def measure(
     )
 
 
-def num_steps(distance: str, clustering: str) -> int:
+def drawable(groupings: Sequence[Grouping], first: int) -> int:
+    """The position of the first grouping if its clusters can be told apart in a figure, else of the best one that can."""
+    readable = [i for i, found in enumerate(groupings) if 2 <= found.clustering.k <= MOST_DRAWN]
+    if first in readable or not readable:
+        return first
+    return max(readable, key=lambda i: groupings[i].clustering.silhouette or 0.0)
+
+
+def num_steps(distance: str | None, clustering: str | None) -> int:
     """How often :func:`measure` calls ``on_step``."""
     return 1 + len(rules_for(distance, clustering)[0])
 

@@ -12,12 +12,13 @@ import numpy as np
 from fedskew.measure.groups import Grouping
 from fedskew.measure.measurement import Measurement
 from fedskew.measure.privacy import PrivacyTable
-from fedskew.measure.wording import group_word, skew_word, thresholds_text, verdict
+from fedskew.measure.wording import group_word, skew_share, skew_word, thresholds_text, verdict
 
 
 def measurement_payload(found: Measurement) -> dict[str, Any]:
     """Everything a measurement holds, per client too."""
     figures = found.figures
+    share = skew_share(figures.hd, found.hd_ceiling, found.hd_chance)
     payload: dict[str, Any] = plain(
         {
             "source": found.counts.source,
@@ -29,7 +30,8 @@ def measurement_payload(found: Measurement) -> dict[str, Any]:
             "hd_ceiling": found.hd_ceiling,
             "jsd_ceiling": found.jsd_ceiling,
             "hd_chance": found.hd_chance,
-            "skew": skew_word(figures.hd, found.hd_ceiling, found.hd_chance),
+            "skew_share": share,
+            "skew": skew_word(share),
             "thresholds": thresholds_text(),
             "afls": {
                 "procedure": "sequential" if found.sequential else "parallel",

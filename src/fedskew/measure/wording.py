@@ -1,8 +1,8 @@
 """The figures in plain words: how skewed this federation is, and what each paper's rule would do with it.
 
-The word for the skew comes from HD as a share of its ceiling for this many clients and classes (METHODS 1.7). For 10 classes
-and 100 clients under label-Dirichlet: alpha = 50 gives 0.08, 0.7 gives 0.63, 0.3 gives 0.77, 0.1 gives 0.91, 0.05 gives 0.95.
-A federation whose HD is below 1.25 times the chance value is called no more skewed than chance, whatever its HD.
+The word for the skew comes from where HD lies between dealing at random (0 %) and one class per client (100 %, the ceiling of
+METHODS 1.7 for this many clients and classes). MNIST, 100 clients, label-Dirichlet: alpha = 50 gives 2 %, 0.7 gives 61 %,
+0.3 gives 74 %, 0.1 gives 90 %, 0.055 gives 94 %. Without the chance value clients of six examples would all look skewed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from fedskew.measure.counts import plural
 from fedskew.measure.groups import Grouping
 from fedskew.measure.measurement import Measurement
 
-SKEW_WORDS: tuple[tuple[float, str], ...] = (  # HD / ceiling below this: the word
-    (0.15, "almost IID"),
+SKEW_WORDS: tuple[tuple[float, str], ...] = (  # share of the way from chance to ceiling below this: the word
+    (0.10, "hardly skewed"),
     (0.40, "mildly skewed"),
     (0.70, "moderately skewed"),
     (0.90, "strongly skewed"),
     (float("inf"), "extremely skewed"),
 )
-CHANCE_FACTOR = 1.25
+LEAST_ROOM = 0.02  # between chance and ceiling; below, clients are too small to show skew
 GROUP_WORDS: tuple[tuple[float, str], ...] = (  # silhouette below this; the bands of Kaufman & Rousseeuw 1990
     (0.25, "no real groups"),
     (0.50, "weak groups"),
@@ -31,21 +31,30 @@ def thresholds_text() -> str:
     """The thresholds behind the words, in one line.
 
     >>> thresholds_text()
-    'HD / ceiling: below 0.15 almost IID, 0.40 mildly, 0.70 moderately, 0.90 strongly, above extremely skewed'
+    'HD between chance and ceiling: below 10 % hardly, 40 % mildly, 70 % moderately, 90 % strongly, above extremely skewed'
     """
-    words = [f"{limit:.2f} {word.removesuffix(' skewed')}" for limit, word in SKEW_WORDS[:-1]]
-    return f"HD / ceiling: below {', '.join(words)}, above {SKEW_WORDS[-1][1]}"
+    words = [f"{100 * limit:.0f} % {word.removesuffix(' skewed')}" for limit, word in SKEW_WORDS[:-1]]
+    return f"HD between chance and ceiling: below {', '.join(words)}, above {SKEW_WORDS[-1][1]}"
 
 
-def skew_word(hd: float, ceiling: float, chance: float) -> str:
+def skew_share(hd: float, ceiling: float, chance: float) -> float | None:
+    """Where HD lies between chance (0) and ceiling (1); None if these two are the same to the eye.
+
+    >>> round(skew_share(0.9, 0.95, 0.05), 3), skew_share(0.95, 0.95, 0.94)
+    (0.944, None)
+    """
+    room = ceiling - chance
+    return None if room < LEAST_ROOM else min(1.0, max(0.0, (hd - chance) / room))
+
+
+def skew_word(share: float | None) -> str:
     """One word or two for the skew of a federation.
 
-    >>> skew_word(0.9, 0.953, 0.05), skew_word(0.3, 0.953, 0.05), skew_word(0.5, 0.953, 0.49)
-    ('extremely skewed', 'mildly skewed', 'no more skewed than chance')
+    >>> skew_word(0.95), skew_word(0.3), skew_word(0.0)
+    ('extremely skewed', 'mildly skewed', 'hardly skewed')
     """
-    share = hd / ceiling if ceiling > 0 else 0.0
-    if share >= SKEW_WORDS[0][0] and hd < CHANCE_FACTOR * chance:
-        return "no more skewed than chance"
+    if share is None:
+        return "too thinly spread to tell skew from chance"
     return next(word for limit, word in SKEW_WORDS if share < limit)
 
 
@@ -70,12 +79,12 @@ def verdict(found: Measurement) -> str:
 
 def _how_skewed(found: Measurement) -> str:
     figures = found.figures
-    word = skew_word(figures.hd, found.hd_ceiling, found.hd_chance)
-    yardstick = f"{plural(found.num_active, 'client')} and {plural(figures.num_classes, 'class')}"
-    return (
-        f"This federation is {word}: HD {figures.hd:.3f} is {100 * figures.hd / found.hd_ceiling:.0f} % of its ceiling "
-        f"{found.hd_ceiling:.3f} for {yardstick}, and dealing the same examples at random would give {found.hd_chance:.3f}."
-    )
+    share = skew_share(figures.hd, found.hd_ceiling, found.hd_chance)
+    size = f"{plural(found.num_active, 'client')} and {plural(figures.num_classes, 'class')}"
+    text = f"This federation is {skew_word(share)}: HD is {figures.hd:.3f}, the ceiling for {size} is {found.hd_ceiling:.3f}"
+    if share is None:
+        return f"{text}, and dealing at random gives {found.hd_chance:.3f}."
+    return f"{text}; that is {100 * share:.0f} % of the way to it from what dealing at random gives ({found.hd_chance:.3f})."
 
 
 def _afls(found: Measurement) -> str:

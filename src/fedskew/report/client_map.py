@@ -3,7 +3,7 @@ distance on the full set of axes is the Hellinger distance (times the square roo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from fedskew.measure.counts import plural
 from fedskew.measure.measurement import Measurement
 from fedskew.report.style import COLOURS, GREY, INK, SOFT, cluster_colours, new_figure, title
-from fedskew.streams import stream
 from fedskew.types import Floats, Ints
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FEW_CLIENTS = 2_000  # up to here every place is a marker whose area says how many clients lie there
-MOST_POINTS = 20_000  # above, a random draw of this many is shown
+CELLS = 110  # above, a dot stands for a cell of a grid with this many cells along the longer side
 
 
 def principal_plane(points: Floats) -> tuple[Floats, Floats]:
@@ -43,30 +42,22 @@ def draw_map(found: Measurement) -> Figure:
     grouping, active = found.chosen_grouping, np.flatnonzero(found.signal.known)
     places, shares = principal_plane(np.sqrt(found.signal.rows[active]))
     labels = grouping.clustering.labels[active]
-    shown = _some(len(active), found.seed)
     figure = new_figure(6.4, 5.4)
     axes = figure.subplots()
     colours, named = cluster_colours(labels)
     if len(active) <= FEW_CLIENTS:
         _draw_places(axes, places, labels, colours)
     else:
-        _draw_points(axes, places[shown], labels[shown], colours)
+        _draw_cells(axes, places, labels, colours)
     _number_clusters(axes, places, labels, named)
     for axis, share, which in zip((axes.xaxis, axes.yaxis), shares, ("1st", "2nd"), strict=True):
         axis.set_label_text(f"{which} principal component of √proportions ({100 * share:.0f} % of the variance)")
     axes.set_aspect("equal", adjustable="datalim")
-    part = f", {len(shown):,} drawn at random" if len(shown) < len(active) else ""
     left = grouping.clustering.k - len(named)
     rest = f"; grey: {plural(left, 'smaller cluster')}" if left else ""
     what = f"{plural(grouping.clustering.k, 'cluster')}, {grouping.rule.how}{rest}"
-    title(axes, f"Map of {plural(len(active), 'client')}{part}", f"{found.counts.source}\n{what}")
+    title(axes, f"Map of {plural(len(active), 'client')}", f"{found.counts.source}\n{what}")
     return figure
-
-
-def _some(size: int, seed: int) -> Ints:
-    if size <= MOST_POINTS:
-        return np.arange(size)
-    return np.sort(stream(seed, "map").choice(size, MOST_POINTS, replace=False))
 
 
 def _colours(labels: Ints, colours: list[str]) -> list[str]:
@@ -91,16 +82,7 @@ def _draw_places(axes: Axes, places: Floats, labels: Ints, colours: list[str]) -
             edgecolors="white",
         )
     if sizes.max() > 1:
-        axes.text(
-            1,
-            0,
-            f"largest marker: {sizes.max():,} clients",
-            transform=axes.transAxes,
-            ha="right",
-            va="bottom",
-            color=SOFT,
-            fontsize=7,
-        )
+        _corner(axes, f"largest marker: {sizes.max():,} clients")
 
 
 def _markers(labels: Ints) -> NDArray[np.str_]:
@@ -110,19 +92,22 @@ def _markers(labels: Ints) -> NDArray[np.str_]:
     return np.array([shape.get(cluster, "^") for cluster in labels.tolist()])
 
 
-def _draw_points(axes: Axes, places: Floats, labels: Ints, colours: list[str]) -> None:
-    """Many clients: small dots in random order, so that no cluster hides another."""
-    order = stream(0, "map order").permutation(len(places))
-    size = float(np.clip(40_000 / len(places), 2.0, 9.0))
-    axes.scatter(
-        places[order, 0],
-        places[order, 1],
-        s=size,
-        c=_colours(labels[order], colours),
-        alpha=0.5,
-        linewidths=0,
-        rasterized=True,
-    )
+def _draw_cells(axes: Axes, places: Floats, labels: Ints, colours: list[str]) -> None:
+    """Many clients: a dot per grid cell, larger for more clients (logarithmic), coloured by the most frequent cluster."""
+    size = max(float(np.ptp(places, axis=0).max()), 1e-12) / CELLS
+    cells, own = np.unique(np.floor(places / size).astype(np.int64), axis=0, return_inverse=True)
+    crowd = np.bincount(own.reshape(-1))
+    pairs, members = np.unique(np.column_stack([own.reshape(-1), labels]), axis=0, return_counts=True)
+    winner = np.lexsort((members, pairs[:, 0]))[np.searchsorted(np.sort(pairs[:, 0]), np.arange(len(cells)), side="right") - 1]
+    full = 330.0 / CELLS  # points: the axes are about 330 wide
+    area = full**2 * (0.15 + 0.85 * np.log1p(crowd) / np.log1p(crowd.max()))
+    middle = (cells + 0.5) * size
+    axes.scatter(middle[:, 0], middle[:, 1], s=area, c=_colours(pairs[winner, 1], colours), linewidths=0, rasterized=True)
+    _corner(axes, f"a dot: 1 to {crowd.max():,} clients (logarithmic)")
+
+
+def _corner(axes: Axes, text: str) -> None:
+    axes.text(1, 0.01, text, transform=axes.transAxes, ha="right", va="bottom", color=SOFT, fontsize=7)
 
 
 def _number_clusters(axes: Axes, places: Floats, labels: Ints, named: list[int]) -> None:
@@ -132,5 +117,5 @@ def _number_clusters(axes: Axes, places: Floats, labels: Ints, named: list[int])
     for cluster in named if len(named) > 1 else []:
         members = places[labels == cluster]
         middle = members[np.linalg.norm(members - np.median(members, axis=0), axis=1).argmin()]
-        text = {"fontsize": 9, "fontweight": "bold", "color": INK, "path_effects": halo, "ha": "center", "va": "center"}
+        text: Any = {"fontsize": 9, "fontweight": "bold", "color": INK, "path_effects": halo, "ha": "center", "va": "center"}
         axes.annotate(str(cluster), tuple(middle.tolist()), xytext=(6, 7), textcoords="offset points", **text)

@@ -1,7 +1,7 @@
 """One look for every figure: light background, few lines, colours that colour-blind readers can tell apart.
 
 Colours are Paul Tol's "muted" set. Nine colours cannot name fifty clusters, so clusters also carry their number, and beyond
-the largest ones they are grey.
+the 18 largest (twice round the colours) they are grey.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from fedskew.errors import DataError
 from fedskew.measure.counts import printable
+from fedskew.measure.measurement import MOST_DRAWN
 from fedskew.types import Ints
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 COLOURS = ("#332288", "#DDCC77", "#117733", "#CC6677", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499")
 GREY, INK, SOFT = "#BBBBBB", "#222222", "#666666"
-NAMED_CLUSTERS = 18  # the largest ones get a colour and a number, twice round the palette
 DPI = 150
 
 RC: Any = {
@@ -84,7 +84,7 @@ def title(axes: Axes, text: str, under: str = "") -> None:
     """A title, and what is shown in small print below it."""
     lines = under.count("\n") + 1 if under else 0
     axes.set_title(text, pad=7 + 11 * lines)
-    small = {"fontsize": 8, "color": SOFT, "va": "bottom", "linespacing": 1.2}
+    small: Any = {"fontsize": 8, "color": SOFT, "va": "bottom", "linespacing": 1.2}
     axes.annotate(under, (0, 1), xytext=(0, 5), xycoords="axes fraction", textcoords="offset points", **small)
 
 
@@ -117,7 +117,7 @@ def cluster_colours(labels: Ints) -> tuple[list[str], list[int]]:
     (['#332288', '#DDCC77'], [0, 1])
     """
     sizes = np.bincount(labels[labels >= 0])
-    named = sorted(np.argsort(-sizes, kind="stable")[:NAMED_CLUSTERS].tolist())
+    named = sorted(np.argsort(-sizes, kind="stable")[:MOST_DRAWN].tolist())
     colours = [GREY] * len(sizes)
     for position, cluster in enumerate(named):
         colours[cluster] = COLOURS[position % len(COLOURS)]
