@@ -1,8 +1,9 @@
 """The same job on Flower's simulation engine, in an environment of its own (.venv-flower), and the ratios to fedskew.
 
 Two federations: K=100 clients of 600 examples and K=10,000 of 60 (with repetition of the 60,000 images), m=10, one epoch of
-batches of 64, MLP 784-200-200-10. Steady rounds (the first two left out), and 20 rounds from the start of the interpreter to its
-end. The two sides take turns and medians are compared, so that a noisy machine hurts both. Exit code 1 if a limit is missed.
+batches of 64, MLP 784-200-200-10. Steady rounds (the first two left out), and 20 rounds from the start of the interpreter to
+its end. The two sides take turns and medians are compared, so that a noisy machine hurts both. Exit code 1 if a limit is
+missed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""FedAvg on Flower's simulation engine, run by benchmarks/flower.py in an environment of its own: flower_app.py CLIENTS EXAMPLES.
+"""Twenty rounds of FedAvg on Flower's simulation engine, run by benchmarks/flower.py: ``flower_app.py CLIENTS EXAMPLES``.
 
 Flower gets the settings that make it fastest on a small machine: one core per client process so that all cores work, one torch
 thread each, data and model made once per process, no evaluation, no metrics besides the number of examples, the dashboard off.

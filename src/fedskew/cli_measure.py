@@ -168,6 +168,7 @@ def _settings(
         "signal": {"use": use} | ({} if epsilon is None else {"epsilon": epsilon}),
         "distance": {"use": distance or "hellinger"},
         "clustering": {"use": clustering or "optics"},
+        "model": {"use": "custom"},  # nothing is trained, and datasets of labels alone have no model
     }
     return recipes.override(raw, assignments)
 
@@ -279,17 +280,17 @@ def _save_figures(found: Any, folder: Path | None, step: Callable[[str], None]) 
 
 def _show(found: Any, saved: Sequence[Path]) -> None:
     from fedskew.measure.wording import thresholds_text, verdict
-    from fedskew.report.tables import facts_table, fallback_notes, groups_table, skew_table
+    from fedskew.report.tables import facts_table, group_notes, groups_table, skew_table
 
     for table in (facts_table(found), skew_table(found), groups_table(found)):
         out_console.print(table)
         out_console.print()
-    for note in (*fallback_notes(found), *found.counts.notes):
+    for note in (*group_notes(found), *found.counts.notes):
         _say(f"note: {note}", style="dim")
     _say(thresholds_text(), style="dim")
     if saved:
         names = ", ".join(path.name for path in saved)
-        _say(f"figures, sorted by {found.chosen_grouping.rule.how}: {names} in {saved[0].parent}", style="dim")
+        _say(f"figures, sorted by {found.chosen_grouping.how}: {names} in {saved[0].parent}", style="dim")
     out_console.print()
     _say(verdict(found), style="bold")
 

@@ -111,7 +111,7 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     models = _with_slots(state.models, setting.initial, plan)
     runners = train_plan(setting, plan, models, t)
     _check_enough(setting, runners, t)
-    models, memory["aggregation"] = merge_slots(setting, plan, models, runners, memory.get("aggregation", {}))
+    models, memory["aggregation"] = merge_slots(setting, plan, models, runners, memory.get("aggregation", {}), t)
     memory["selection"] = learn(setting, runners, t, memory["selection"])
     state = _remember(setting, state, plan, models, runners, memory)
     accuracy, test_loss = evaluate(setting, state) if _evaluates(method, t) else (float("nan"), float("nan"))

@@ -101,5 +101,5 @@ def _trial(setting: Setting, state: State, ask: AskTrial, round: int) -> tuple[P
     home = [0 if state.home is None else int(state.home[c]) for c in ask.clients]
     plan = Plan(tuple(Chain(slot, (int(c),)) for slot, c in zip(home, ask.clients, strict=True)))
     runners = train_plan(setting, plan, state.models, TRIAL_ROUNDS + round)
-    merged, _ = merge_slots(setting, plan, state.models, runners, dict(state.memory.get("aggregation", {})))
+    merged, _ = merge_slots(setting, plan, state.models, runners, dict(state.memory.get("aggregation", {})), round)
     return merged, sum(len(r.seconds) - len(r.silent) for r in runners)

@@ -29,7 +29,7 @@ from fedskew.types import LocalJob, needs_of
 
 Table = dict[str, Any]
 
-REGISTRIES: dict[str, Mapping[str, Callable[..., Any]]] = {
+REGISTRIES: dict[str, Mapping[str, Any]] = {
     "partition": PARTITIONS,
     "model": models.MODELS,
     "signal": signal.SOURCES,
@@ -231,12 +231,12 @@ def _resolve_stage(name: str, table: Table) -> Table:
     return {"use": table["use"], **check_options(name, stage_options(name, function), options)}
 
 
-def stage_options(stage: str, function: Callable[..., Any]) -> Mapping[str, Option]:
+def stage_options(stage: str, function: Any) -> Mapping[str, Option]:
     """The options of a stage function; every model also takes those of :func:`fedskew.models.build`."""
     return {**options_of(function), **(options_of(models.build) if stage == "model" else {})}
 
 
-def find(stage: str, use: str) -> Callable[..., Any]:
+def find(stage: str, use: str) -> Any:
     """A stage function by its registered name, or by ``"package.module:function"``."""
     registry = REGISTRIES[stage]
     if use in registry:
@@ -251,7 +251,7 @@ def find(stage: str, use: str) -> Callable[..., Any]:
         function = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError) as error:
         raise RecipeError(f"{stage}.use", f"cannot import '{use}': {error}", "Check that it is on PYTHONPATH") from None
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def check_options(table: str, options: Mapping[str, Option], given: Mapping[str, Any]) -> Table:

@@ -324,6 +324,7 @@ class Ends:
     num_examples: Ints  # (n,) trained on along the chain
     steps: Ints  # (n,) optimiser steps along the chain
     layout: Layout
+    job: LocalJob = field(default_factory=LocalJob)  # what the clients did
 
     def __post_init__(self) -> None:
         _freeze(self, params=np.float32, num_examples=np.int64, steps=np.int64)

@@ -66,7 +66,7 @@ def _starts(chains: Sequence[Chain], runners: Sequence[Runner], models: Params, 
 
 
 def merge_slots(
-    setting: Setting, plan: Plan, models: Params, runners: Sequence[Runner], memory: Memory
+    setting: Setting, plan: Plan, models: Params, runners: Sequence[Runner], memory: Memory, round: int
 ) -> tuple[Params, Memory]:
     """Aggregate the chain ends of each slot; a slot nobody served keeps its model."""
     merged, kept = np.array(models), dict(memory)
@@ -80,6 +80,7 @@ def merge_slots(
             num_examples=np.array([r.examples for r in ends]),
             steps=np.array([r.steps for r in ends]),
             layout=setting.description.layout,
+            job=setting.method.job_at(round),
         )
         merged[slot], kept[str(slot)] = setting.method.aggregation(models[slot], stacked, memory=kept.get(str(slot), {}))
     return merged, kept

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fedskew.aggregation.adaptive import adaptive
 from fedskew.aggregation.mean import mean
+from fedskew.aggregation.momentum import momentum
+from fedskew.aggregation.nova import nova
+from fedskew.types import Stateful
 
-AGGREGATIONS: dict[str, Callable[..., Any]] = {
+AGGREGATIONS: dict[str, Callable[..., Any] | Stateful] = {
     "mean": mean,
+    "momentum": momentum,
+    "adaptive": adaptive,
+    "nova": nova,
 }

@@ -61,6 +61,21 @@ class Grouping:
         return int(noise)
 
     @property
+    def how(self) -> str:
+        """Distance and clustering that were really used."""
+        return (
+            self.rule.how if self.fallback is None else f"{self.fallback} on {self.rule.distance} (no {self.rule.clustering})"
+        )
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether the number of groups is the largest one that was tried, though more would have been possible."""
+        curve = self.clustering.details.get("curve")
+        if curve is None or "noise_fractions" in curve:
+            return False
+        return bool(self.clustering.k == max(curve["counts"]) < self.clustering.details["num_known"] - 1)
+
+    @property
     def fallback(self) -> str | None:
         """The algorithm that stepped in because the asked one found nothing acceptable."""
         used = self.clustering.details.get("fallback")

@@ -30,8 +30,8 @@ NAMES: dict[str, tuple[str, ...]] = {  # what a column may be called, in lower c
         "node",
         "site",
     ),
-    "label": ("label", "labels", "class", "class_id", "class_name", "category", "y", "target"),
-    "count": ("count", "counts", "num_examples", "examples", "samples", "n"),
+    "label": ("label", "labels", "class", "class_id", "class_name", "category"),
+    "count": ("count", "counts", "num_examples", "examples", "samples"),
 }
 NO_CLIENT = "none"  # --client-column none: rows have no names and are numbered
 

@@ -57,7 +57,7 @@ class Measurement:
     @property
     def sequential(self) -> bool:
         """What AFLS would do (METHODS 6.4): True = one client after another."""
-        return self.seen.omega >= self.omega_threshold * (1 - ROUNDING)
+        return self.omega_threshold > 0 and self.seen.omega >= self.omega_threshold * (1 - ROUNDING)
 
     def grouping(self, key: str) -> Grouping:
         """The grouping of one paper's rule."""

@@ -79,6 +79,7 @@ def _grouping(grouping: Grouping) -> dict[str, Any]:
         "noise_fraction": found.noise_fraction,
         "exact": found.exact,
         "fallback": grouping.fallback,
+        "at_edge_of_scan": grouping.at_edge,
         "params": details.get("params", {}),
         "curve": details.get("curve"),
         "sizes": np.bincount(found.labels[found.labels >= 0], minlength=found.k),

@@ -56,11 +56,9 @@ def counts_of_run(folder: str | Path, *, progress: Progress | None = None) -> tu
 
 
 def describe(resolved: Mapping[str, Any], shards: Shards, seed: int) -> str:
-    """One line: data, partition with the options that differ from their defaults or matter most, clients, seed."""
-    options = {
-        key: value for key, value in resolved["partition"].items() if key in ("alpha", "similarity", "classes_per_client")
-    }
-    inside = ", ".join(f"{key} = {value:g}" for key, value in options.items())
+    """One line: data, partition with the option that makes it, clients, seed."""
+    telling = ("alpha", "similarity", "classes_per_client", "column")
+    inside = ", ".join(f"{key} = {value}" for key, value in resolved["partition"].items() if key in telling)
     partition = resolved["partition"]["use"] + (f" ({inside})" if inside else "")
     return f"{resolved['data']['use']}, {partition}, {plural(shards.clients, 'client')}, seed {seed}"
 

@@ -81,10 +81,9 @@ def _how_skewed(found: Measurement) -> str:
     figures = found.figures
     share = skew_share(figures.hd, found.hd_ceiling, found.hd_chance)
     size = f"{plural(found.num_active, 'client')} and {plural(figures.num_classes, 'class')}"
-    text = f"This federation is {skew_word(share)}: HD is {figures.hd:.3f}, the ceiling for {size} is {found.hd_ceiling:.3f}"
-    if share is None:
-        return f"{text}, and dealing at random gives {found.hd_chance:.3f}."
-    return f"{text}; that is {100 * share:.0f} % of the way to it from what dealing at random gives ({found.hd_chance:.3f})."
+    path = f"dealing at random ({found.hd_chance:.3f}) to one class per client ({found.hd_ceiling:.3f}, the ceiling for {size})"
+    place = "with no room" if share is None else f"{100 * share:.0f} % of the way"
+    return f"This federation is {skew_word(share)}: HD {figures.hd:.3f} lies {place} from {path}."
 
 
 def _afls(found: Measurement) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fedskew.procedure.parallel import parallel
+from fedskew.procedure.sequential import sequential
 
 PROCEDURES: dict[str, Callable[..., Any]] = {
     "parallel": parallel,
+    "sequential": sequential,
 }

@@ -55,7 +55,7 @@ def draw_map(found: Measurement) -> Figure:
     axes.set_aspect("equal", adjustable="datalim")
     left = grouping.clustering.k - len(named)
     rest = f"; grey: {plural(left, 'smaller cluster')}" if left else ""
-    what = f"{plural(grouping.clustering.k, 'cluster')}, {grouping.rule.how}{rest}"
+    what = f"{plural(grouping.clustering.k, 'cluster')}, {grouping.how}{rest}"
     title(axes, f"Map of {plural(len(active), 'client')}", f"{found.counts.source}\n{what}")
     return figure
 
@@ -114,8 +114,12 @@ def _number_clusters(axes: Axes, places: Floats, labels: Ints, named: list[int])
     from matplotlib.patheffects import withStroke
 
     halo = [withStroke(linewidth=2.5, foreground="white")]
-    for cluster in named if len(named) > 1 else []:
+    taken, apart = np.empty((0, 2)), 0.04 * max(float(np.ptp(places, axis=0).max()), 1e-12)
+    for cluster in sorted(named, key=lambda c: -int((labels == c).sum())) if len(named) > 1 else []:
         members = places[labels == cluster]
         middle = members[np.linalg.norm(members - np.median(members, axis=0), axis=1).argmin()]
+        if (np.abs(taken - middle) < apart).all(axis=1).any():
+            continue  # the larger cluster there keeps its number
+        taken = np.vstack([taken, middle])
         text: Any = {"fontsize": 9, "fontweight": "bold", "color": INK, "path_effects": halo, "ha": "center", "va": "center"}
         axes.annotate(str(cluster), tuple(middle.tolist()), xytext=(6, 7), textcoords="offset points", **text)

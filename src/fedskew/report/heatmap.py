@@ -64,10 +64,18 @@ def draw_heatmap(found: Measurement) -> Figure:
     order = sort_clients(rows, labels)
     bands = make_bands(rows[order], labels[order])
     num_labels = rows.shape[1]
-    figure = new_figure(8.5, float(np.clip(1.7 + 0.21 * min(num_labels, 40), 2.8, 9.0)))
-    strip, axes = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (1, 11)})
+    height = float(np.clip(1.7 + 0.21 * min(num_labels, 40), 2.8, 9.0))
+    figure = new_figure(8.5, height)
+    strip, axes = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (0.24, height - 1.2)})
     image = axes.pcolormesh(
-        bands.edges, np.arange(num_labels + 1), bands.rows.T, cmap="Blues", vmin=0, vmax=1, rasterized=True, linewidth=0
+        bands.edges,
+        np.arange(num_labels + 1),
+        bands.rows.T,
+        cmap="Blues",
+        vmin=0,
+        vmax=_top(bands),
+        rasterized=True,
+        linewidth=0,
     )
     _separate(axes, bands)
     _draw_strip(strip, bands, labels)
@@ -79,9 +87,14 @@ def draw_heatmap(found: Measurement) -> Figure:
     bar = figure.colorbar(image, ax=[strip, axes], pad=0.01, aspect=30)
     bar.set_label("share of the client's examples")
     bar.outline.set_visible(False)
-    how = f"{plural(grouping.clustering.k, 'cluster')}, {grouping.rule.how}"
+    how = f"{plural(grouping.clustering.k, 'cluster')}, {grouping.how}"
     title(strip, f"Labels of {plural(len(active), 'client')}: {how}", found.counts.source)
     return figure
+
+
+def _top(bands: Bands) -> float:
+    """The darkest colour: the largest share shown, in tenths, so that pale federations can be read too."""
+    return float(np.ceil(np.round(bands.rows.max() * 10, 6)) / 10)
 
 
 def _separate(axes: Axes, bands: Bands) -> None:

@@ -43,14 +43,14 @@ def draw_psi(found: Measurement) -> Figure:
     axes.barh(places, absent, color=COLOURS[3], height=0.72, label="from clients without this label")
     axes.barh(places, present[shown], left=absent, color=COLOURS[0], height=0.72, label="from clients with it")
     axes.set_yticks(places, names)
-    axes.invert_yaxis()
+    axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(f"part of WPSI (nats, absent classes at {found.figures.eps:g})")
     axes.set_ylabel("label")
-    axes.set_xlim(0, max(float(total.max()) * 1.05, 1e-9))
+    axes.set_xlim(0, max(float(total.max()) * 1.05, 0.01))
     axes.grid(axis="x", color=SOFT, alpha=0.2, linewidth=0.6)
     axes.set_axisbelow(True)
     figure.legend(loc="outside lower center", ncols=2)
-    more = f" (the {MOST_BARS} largest of {len(total)} labels)" if len(total) > MOST_BARS else ""
+    more = f", the {MOST_BARS} largest of {len(total)}" if len(total) > MOST_BARS else ""
     title(axes, f"Which labels make the skew: WPSI {found.figures.wpsi:.3f} by label{more}", found.counts.source)
     return figure

@@ -84,7 +84,7 @@ def _draw_rule(axes: Axes, grouping: Grouping, position: int) -> bool:
 def _legend(grouping: Grouping) -> str:
     score = grouping.clustering.silhouette
     found = f"{grouping.rule.symbol} = {grouping.clustering.k}, silhouette {score:.2f}"
-    return f"{grouping.rule.title}\n{grouping.rule.how}\n{found}\n"
+    return f"{grouping.rule.title}\n{grouping.how}\n{found}\n"
 
 
 def _scale(axes: Axes, most: int) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedskew.measure.counts import plural
 from fedskew.measure.measurement import Measurement
 from fedskew.report.style import COLOURS, INK, SOFT, new_figure, title, whole_numbers, with_commas
 from fedskew.types import Floats
@@ -55,6 +56,7 @@ def draw_sizes(found: Measurement) -> Figure:
     axes.set_ylabel("clients")
     axes.grid(axis="y", color=SOFT, alpha=0.2, linewidth=0.6)
     axes.set_axisbelow(True)
-    spread = f"{sizes.min():,.0f} to {sizes.max():,.0f} examples, Gini {found.figures.size_gini:.2f}"
-    title(axes, f"Sizes of {len(sizes):,} clients: {spread}", found.counts.source)
+    low, high = f"{sizes.min():,.0f}", f"{sizes.max():,.0f}"
+    spread = f"{high} examples each" if low == high else f"{low} to {high} examples, Gini {found.figures.size_gini:.2f}"
+    title(axes, f"Sizes of {plural(len(sizes), 'client')}: {spread}", found.counts.source)
     return figure

@@ -89,10 +89,12 @@ def _group_cells(grouping: Grouping) -> list[str]:
     return [grouping.rule.title, grouping.rule.how, number, score, noise, kind + fallback]
 
 
-def fallback_notes(found: Measurement) -> list[str]:
-    """What the star behind a row of :func:`groups_table` means."""
+def group_notes(found: Measurement) -> list[str]:
+    """What to know before trusting a row of :func:`groups_table`."""
     replaced = [grouping for grouping in found.groupings if grouping.fallback]
-    return [f"* {g.rule.clustering} found nothing acceptable: {g.fallback} in its place" for g in replaced]
+    notes = [f"* {g.rule.clustering} found nothing acceptable: {g.fallback} in its place" for g in replaced]
+    edges = ", ".join(f"{g.rule.symbol} = {g.clustering.k}" for g in found.groupings if g.at_edge)
+    return [*notes, *([f"largest number of groups that was tried: {edges}; more might score higher"] if edges else [])]
 
 
 def noise_table(table: PrivacyTable) -> Table:

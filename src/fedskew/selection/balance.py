@@ -1,0 +1,247 @@
+"""Find m clients whose labels together look like a target: the set problem behind BACSA and every label-balanced choice.
+
+A set S of clients is worth (lower is better, METHODS 4.8)
+
+    F(S) = scale * |q(S) - target|^2 + mean of cost over S,     q(S) = sum_S weight_k row_k / sum_S weight_k
+
+Three ways to find a good S, all on plain (K, C) rows: :func:`solve_exactly` looks at every subset, :func:`build_greedily` adds
+the best client m times, :func:`improve_by_swaps` exchanges one client at a time until no exchange helps. Exact <= swaps <= greedy
+by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedskew.errors import RunError
+from fedskew.types import Bools, Floats, Ints
+
+Solver: TypeAlias = Literal["auto", "enumerate", "swap"]
+ENUMERATE_UP_TO = 2_000_000  # subsets; K=20, m=5 has 15,504
+CHUNK = 1 << 16  # subsets evaluated at once
+TIE = 1e-12  # values this close (relative to 1 or the best) are equal: rounding, not balance
+GAIN = 1e-9  # a swap must gain this share of the present value, else the last digits are polished for ever
+MAX_PASSES = 30  # over the m places of a set; K=10,000, m=100 needs 6 to 10
+
+
+@dataclass(frozen=True)
+class Balance:
+    """The problem in the form the solvers use."""
+
+    offsets: Floats  # (K, C) weight * (row - target)
+    weights: Floats  # (K,) positive
+    cost: Floats  # (K,)
+    scale: float
+
+    @property
+    def size(self) -> int:
+        """K."""
+        return len(self.weights)
+
+
+def pose(
+    rows: Floats,
+    *,
+    target: Floats | None = None,
+    weights: Floats | None = None,
+    cost: Floats | None = None,
+    scale: float | None = None,
+) -> Balance:
+    """The problem for these rows; by default uniform target, equal weights, no cost, and C as the scale.
+
+    >>> problem = pose(np.eye(4))
+    >>> evaluate(problem, np.array([[0, 1], [2, 2]])).round(3).tolist()
+    [1.0, 3.0]
+    """
+    size, classes = rows.shape
+    aim = np.full(classes, 1 / classes) if target is None else target
+    mass = np.ones(size) if weights is None else np.asarray(weights, np.float64)
+    price = np.zeros(size) if cost is None else np.asarray(cost, np.float64)
+    return Balance(mass[:, None] * (rows - aim), mass, price, float(classes if scale is None else scale))
+
+
+def evaluate(problem: Balance, sets: Ints) -> Floats:
+    """F of every row of client ids (n, m)."""
+    sums, mass = problem.offsets[sets].sum(axis=1), problem.weights[sets].sum(axis=1)
+    return _worth(problem, sums, mass, problem.cost[sets].mean(axis=1))
+
+
+def _worth(problem: Balance, sums: Floats, mass: Floats, mean_cost: Floats) -> Floats:
+    worth: Floats = problem.scale * np.square(sums).sum(axis=-1) / np.square(mass) + mean_cost
+    return worth
+
+
+def solve(
+    problem: Balance, budget: int, rng: np.random.Generator, *, solver: Solver = "auto", restarts: int = 5, where: str = "balance"
+) -> Ints:
+    """Ids of the best set of ``budget`` clients found, ascending; everyone if there are no more.
+
+    ``auto`` looks at every subset up to two million of them, else swaps from the greedy set and from ``restarts`` random
+    ones. Exact ties are broken at random when every subset is seen.
+
+    >>> solve(pose(np.eye(3)[[0, 0, 1, 2]]), 3, np.random.default_rng(0))[1:].tolist()
+    [2, 3]
+    """
+    if budget >= problem.size:
+        return np.arange(problem.size)
+    few = count_subsets(problem.size, budget) <= ENUMERATE_UP_TO
+    if solver == "enumerate" and not few:
+        what = f"{budget} of {problem.size} clients have more than {ENUMERATE_UP_TO:,} subsets"
+        raise RunError(where, what, "Use solver = 'swap', or 'auto'")
+    if few and solver != "swap":
+        return solve_exactly(problem, budget, rng)
+    starts = [build_greedily(problem, budget)]
+    starts += [rng.choice(problem.size, budget, replace=False) for _ in range(restarts)]
+    found = improve_by_swaps(problem, np.stack(starts))
+    return np.sort(found[int(np.argmin(evaluate(problem, found)))])
+
+
+# ---------------------------------------------------------------- every subset
+
+
+def count_subsets(size: int, budget: int) -> int:
+    """C(size, budget), or some number beyond :data:`ENUMERATE_UP_TO` as soon as it is clear that it is larger.
+
+    >>> count_subsets(20, 5), count_subsets(20, 15), count_subsets(1000, 50) > ENUMERATE_UP_TO
+    (15504, 15504, True)
+    """
+    total = 1
+    for i in range(min(budget, size - budget)):
+        total = total * (size - i) // (i + 1)
+        if total > ENUMERATE_UP_TO:
+            break
+    return total
+
+
+@lru_cache(maxsize=2)  # the largest table has 2e6 subsets of 10: 20 MB in bytes
+def subsets(size: int, budget: int) -> NDArray[Any]:
+    """(budget, n) every subset as one column of ascending ids, in the smallest integer type that holds them.
+
+    >>> subsets(4, 2).T.tolist()
+    [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
+    """
+    kind = np.min_scalar_type(max(size - 1, 0))
+    table = np.arange(size - budget + 1, dtype=np.int64)[None] if budget else np.empty((0, 1), np.int64)
+    for left in range(budget - 1, 0, -1):  # ``left`` more ids must fit behind the next one
+        room = size - left - table[-1]
+        parent = np.repeat(np.arange(table.shape[1]), room)
+        first = np.repeat(np.cumsum(room) - room, room)
+        following = table[-1][parent] + 1 + np.arange(len(parent)) - first
+        table = np.vstack([table[:, parent], following])
+    table = table.astype(kind)
+    table.flags.writeable = False
+    return table
+
+
+def solve_exactly(problem: Balance, budget: int, rng: np.random.Generator) -> Ints:
+    """The best of all subsets, ascending; among exact ties a random one."""
+    rest = problem.size - budget
+    table = subsets(problem.size, min(budget, rest))  # who is in, or who stays out if those are fewer
+    pieces = [table[:, begin : begin + CHUNK] for begin in range(0, table.shape[1], CHUNK)]
+    worth = np.concatenate([_worth_of_columns(problem, piece, budget, complement=rest < budget) for piece in pieces])
+    best = worth.min()
+    ties = np.flatnonzero(worth <= best + TIE * max(1.0, abs(best)))
+    ids = table[:, rng.choice(ties)].astype(np.int64)
+    return np.setdiff1d(np.arange(problem.size), ids) if rest < budget else ids
+
+
+def _worth_of_columns(problem: Balance, columns: NDArray[Any], budget: int, *, complement: bool) -> Floats:
+    """Sums over each column, added up id by id: gathering all rows first would need m times the memory."""
+    sums = np.zeros((columns.shape[1], problem.offsets.shape[1]))
+    mass, cost = np.zeros(columns.shape[1]), np.zeros(columns.shape[1])
+    for ids in columns:
+        sums += problem.offsets[ids]
+        mass += problem.weights[ids]
+        cost += problem.cost[ids]
+    if complement:
+        sums, mass = problem.offsets.sum(axis=0) - sums, problem.weights.sum() - mass
+        cost = problem.cost.sum() - cost
+    return _worth(problem, sums, mass, cost / budget)
+
+
+# ---------------------------------------------------------------- greedy, then swaps
+
+
+def build_greedily(problem: Balance, budget: int) -> Ints:
+    """Add the client that leaves the best set, ``budget`` times. Ties go to the lower id."""
+    squares, total = np.square(problem.offsets).sum(axis=1), np.zeros(problem.offsets.shape[1])
+    mass = paid = 0.0
+    taken, chosen = np.zeros(problem.size), np.empty(budget, np.int64)
+    for place in range(budget):
+        spread = (squares + 2 * (problem.offsets @ total) + total @ total) / np.square(mass + problem.weights)
+        worth = problem.scale * spread + (paid + problem.cost) / (place + 1) + taken
+        best = chosen[place] = int(np.argmin(worth))
+        taken[best] = np.inf
+        total, mass, paid = total + problem.offsets[best], mass + problem.weights[best], paid + problem.cost[best]
+    return chosen
+
+
+def improve_by_swaps(problem: Balance, starts: Ints) -> Ints:
+    """(n, m) sets in, sets out that are no worse; the best of them cannot be bettered by exchanging one client.
+
+    Place by place, the client there goes for the best one outside if that helps; passes over the places are repeated until
+    one changes nothing. All sets move at once, because one product of (n, C) and (C, K) is much cheaper than n small ones.
+    After every pass the worse half stops: a set that is behind rarely wins (METHODS 4.8 wants restarts, not patience).
+    """
+    sets, moving = starts.copy(), np.arange(len(starts))
+    for _ in range(MAX_PASSES):
+        sets[moving], worth, changed = _pass(problem, sets[moving])
+        leading = np.argsort(worth, kind="stable")[: (len(moving) + 1) // 2]
+        moving = moving[leading[changed[leading]]]
+        if not len(moving):
+            break
+    return sets
+
+
+def _pass(problem: Balance, sets: Ints) -> tuple[Ints, Floats, Bools]:
+    """One visit to every place of every set: the sets, what they are worth, which of them changed."""
+    rows, budget = np.arange(len(sets)), sets.shape[1]
+    sums, mass, paid = problem.offsets[sets].sum(axis=1), problem.weights[sets].sum(axis=1), problem.cost[sets].sum(axis=1)
+    now, changed = _worth(problem, sums, mass, paid / budget), np.zeros(len(sets), np.bool_)
+    joining = np.tile(problem.cost / budget, (len(sets), 1))  # what a newcomer pays; infinite for members
+    joining[rows[:, None], sets] = np.inf
+    spread = _spread_after_joining(problem, len(sets))
+    for place in range(budget):
+        out = sets[:, place]
+        rest, lighter, saved = sums - problem.offsets[out], mass - problem.weights[out], paid - problem.cost[out]
+        worth = spread(rest, lighter)
+        worth += joining
+        into = worth.argmin(axis=1)
+        then = worth[rows, into] + saved / budget
+        better = np.flatnonzero(then < now - np.maximum(TIE, GAIN * np.abs(now)))
+        if not len(better):
+            continue
+        gone, come = out[better], into[better]
+        sums[better], mass[better] = rest[better] + problem.offsets[come], lighter[better] + problem.weights[come]
+        paid[better], now[better] = saved[better] + problem.cost[come], then[better]
+        joining[better, gone], joining[better, come] = problem.cost[gone] / budget, np.inf
+        sets[better, place], changed[better] = come, True
+    return sets, now, changed
+
+
+def _spread_after_joining(problem: Balance, num_sets: int) -> Callable[[Floats, Floats], Floats]:
+    """A function (sums (n, C), masses (n,)) -> (n, K): scale * |q - target|^2 once client k has joined.
+
+    |sum + offset_k|^2 = 2 sum . offset_k + |offset_k|^2 + |sum|^2 is one product with two columns more.
+    """
+    squares, classes = np.square(problem.offsets).sum(axis=1), problem.offsets.shape[1]
+    columns = problem.scale * np.vstack([2 * problem.offsets.T, squares, np.ones(problem.size)])
+    left, worth = np.ones((num_sets, classes + 2)), np.empty((num_sets, problem.size))
+    equal = bool((problem.weights == problem.weights[0]).all())
+    weights = problem.weights[:1] if equal else problem.weights
+
+    def spread(sums: Floats, mass: Floats) -> Floats:
+        together = np.square(mass[:, None] + weights)
+        left[:, :classes], left[:, -1] = sums, np.square(sums).sum(axis=1)
+        if equal:
+            return np.matmul(left / together, columns, out=worth)
+        np.matmul(left, columns, out=worth)
+        return np.divide(worth, together, out=worth)
+
+    return spread

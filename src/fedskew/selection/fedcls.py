@@ -1,0 +1,82 @@
+"""Choose clients whose sets of labels complement each other, from groups of clients that hold nearly the same labels.
+
+Li, Wu: "FedCLS: a federated learning client selection algorithm based on cluster label information", VTC 2022-Fall. Neither the
+paper nor its code could be obtained; this is a reconstruction from how papers 000 and 004 describe it (METHODS 4.4): presence
+vectors z_i in {0, 1}^C, their Hamming distance, groups around leaders within tau C, and per round groups far from those already
+taken. tau = 0.1 was best in paper 004. Only label sets are used: no losses, so none are charged.
+
+Differs from the public code of PSI-PFL:
+
+- That code compares presence vectors divided by their number of labels, so that vectors with different numbers of labels differ
+  in every class, and ranks clients by random numbers in the place of losses: random selection. Here booleans are compared.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedskew.errors import RecipeError, RunError
+from fedskew.selection.groups import Groups, group
+from fedskew.types import Bools, Ints, Signal, View, needs
+
+
+@needs("signal")
+def fedcls(view: View, rng: np.random.Generator, *, tau: float = 0.1, min_count: float = 1.0) -> Ints:
+    """``view.budget`` clients in the order of choice. A class counts as held from ``min_count`` examples on.
+
+    The first group is drawn uniformly, the next is the one whose leader is farthest in the mean from the leaders taken, ties at
+    random; each gives one uniformly random available client. When every group has given one, a new pass begins.
+    """
+    if not 0 <= tau <= 1:
+        raise RecipeError("selection.tau", f"{tau} is not a share of the classes", "Give a number from 0 to 1")
+    if view.signal is None:
+        raise RunError("selection fedcls", "there is no signal", "Add [signal] to the recipe")
+    held = presence(view.signal, min_count)
+    labels, leaders = follow_leaders(held, view.signal.known, tau * held.shape[1])
+    there = rng.permutation(np.flatnonzero(view.available))
+    chosen = complement(group(there, labels), held[leaders], view.budget, rng)
+    return np.concatenate([chosen, there[labels[there] < 0][: view.budget - len(chosen)]])  # last: clients without known labels
+
+
+def presence(signal: Signal, min_count: float) -> Bools:
+    """(K, C) which classes a client holds at least ``min_count`` examples of."""
+    return np.asarray(signal.rows * signal.num_examples[:, None] >= min_count - 1e-6)  # 3 / 7 * 7 may round below 3
+
+
+def follow_leaders(held: Bools, known: Bools, radius: float) -> tuple[Ints, Ints]:
+    """Group numbers (K,) and the leaders: by ascending id, each client joins the first leader within ``radius`` or leads.
+
+    The first client without a group leads and takes every later one within reach: the same groups, one pass per leader.
+
+    >>> held = np.array([[1, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 1]], bool)
+    >>> follow_leaders(held, np.ones(4, bool), 1)
+    (array([0, 1, 0, 1]), array([0, 1]))
+    """
+    ids = np.flatnonzero(known)
+    labels, leaders = np.full(len(held), -1, np.int64), []
+    _, first, which = np.unique(np.packbits(held[ids], axis=1), axis=0, return_index=True, return_inverse=True)
+    turn = np.argsort(first)  # equal vectors always share a group: go through the distinct ones, by first owner
+    distinct, joined = held[ids[first[turn]]], np.full(len(turn), -1, np.int64)
+    while (joined < 0).any():
+        waiting = np.flatnonzero(joined < 0)
+        within = (distinct[waiting] != distinct[waiting[0]]).sum(axis=1) <= radius + 1e-9
+        joined[waiting[within]] = len(leaders)
+        leaders.append(ids[first[turn[waiting[0]]]])
+    labels[ids] = joined[np.argsort(turn)][which.reshape(-1)]
+    return labels, np.array(leaders, np.int64)
+
+
+def complement(grouped: Groups, leaders: Bools, budget: int, rng: np.random.Generator) -> Ints:
+    """One client per group, groups far from those taken first, pass after pass."""
+    taken, open_ = np.zeros_like(grouped.sizes), np.zeros(len(grouped.sizes), np.bool_)
+    chosen: list[int] = []
+    while len(chosen) < min(budget, len(grouped.clients)):
+        if not open_.any():
+            open_, apart = taken < grouped.sizes, np.zeros(len(leaders), np.int64)
+        best = np.flatnonzero(open_ & (apart == apart[open_].max()))
+        pick = best[rng.integers(len(best))]
+        chosen.append(int(grouped.clients[grouped.starts[pick] + taken[pick]]))
+        taken[pick] += 1
+        open_[pick] = False
+        apart += (leaders != leaders[pick]).sum(axis=1)
+    return np.array(chosen, np.int64)

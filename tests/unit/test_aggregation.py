@@ -1,0 +1,98 @@
+"""Server rules: what each equals when its knob is off, what it does that FedAvg does not, and small hand calculations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedskew.aggregation.adaptive import adaptive
+from fedskew.aggregation.mean import mean
+from fedskew.aggregation.momentum import momentum
+from fedskew.aggregation.nova import effective_steps, nova
+from fedskew.errors import RecipeError
+from fedskew.types import Ends, Layout, LocalJob
+
+LAYOUT = Layout.of([("w", (3,), "weight"), ("running_mean", (1,), "buffer"), ("seen", (), "counter")])
+MODEL = np.array([1.0, 2.0, 3.0, 0.5, 4.0], np.float32)
+
+
+def ends(*shifts, examples=None, steps=None, job=None):
+    rows = np.stack([MODEL + np.float32(s) for s in shifts])
+    n = len(rows)
+    return Ends(rows, examples or [10] * n, steps or [5] * n, LAYOUT, job or LocalJob())
+
+
+def test_buffers_are_averaged_and_counters_take_the_maximum():
+    result = mean(MODEL, ends(1, 3))
+    assert result.tolist() == [3, 4, 5, 2.5, 7]
+
+
+def test_momentum_without_beta_is_fedavg():
+    both = ends(1, 2, examples=[10, 30])
+    moved, _ = momentum.step({}, MODEL, both, beta=0.0)
+    assert np.allclose(moved, mean(MODEL, both), atol=1e-6)
+
+
+def test_momentum_keeps_moving_where_fedavg_stands():
+    _, memory = momentum.step({}, MODEL, ends(1), beta=0.7)
+    moved, memory = momentum.step(memory, MODEL, ends(0), beta=0.7)
+    assert np.allclose(moved[:3], MODEL[:3] + 0.7)
+    assert np.allclose(mean(MODEL, ends(0)), MODEL)
+    moved, _ = momentum.step(memory, MODEL, ends(0), beta=0.7, server_lr=2.0)
+    assert np.allclose(moved[:3], MODEL[:3] + 2 * 0.49, atol=1e-6)
+
+
+@pytest.mark.parametrize("rule", ["adagrad", "adam", "yogi"])
+def test_adaptive_rules_by_hand_over_three_rounds(rule):
+    """An independent scalar version of Reddi et al., Algorithm 2."""
+    lr, tau, b1, b2 = 0.1, 0.05, 0.9, 0.99
+    m, v, w, memory, model = 0.0, tau**2, 1.0, {}, MODEL
+    for shift in (0.3, -0.1, 0.2):
+        model, memory = adaptive.step(memory, model, replace(ends(0), params=model[None] + np.float32(shift)), rule=rule,
+                                      server_lr=lr, tau=tau, beta1=b1, beta2=b2)  # fmt: skip
+        if rule == "adagrad":
+            m, v = shift, v + shift**2
+        else:
+            m = b1 * m + (1 - b1) * shift
+            sign = (v > shift**2) - (v < shift**2)
+            v = b2 * v + (1 - b2) * shift**2 if rule == "adam" else v - (1 - b2) * shift**2 * sign
+        w += lr * m / (v**0.5 + tau)
+        assert model[0] == pytest.approx(w, abs=1e-6)
+
+
+def test_adaptive_steps_do_not_grow_with_the_update_as_fedavg_does():
+    small, _ = adaptive.step({}, MODEL, ends(1), rule="adagrad", server_lr=0.3, tau=1e-3)
+    large, _ = adaptive.step({}, MODEL, ends(100), rule="adagrad", server_lr=0.3, tau=1e-3)
+    assert np.allclose(small[:3] - MODEL[:3], large[:3] - MODEL[:3], atol=2e-3)
+    assert small[3] == MODEL[3] + 1, "buffers are averaged, never optimised"
+
+
+def test_adam_bias_correction_and_zero_start():
+    moved, _ = adaptive.step({}, MODEL, ends(0.5), rule="adam", server_lr=1.0, tau=1e-9, v0="zero", bias_correction=True)
+    assert np.allclose(moved[:3] - MODEL[:3], 1.0, atol=1e-5), "the first corrected Adam step has length server_lr"
+
+
+def test_nova_with_equal_steps_is_fedavg():
+    both = ends(1, -2, 0.5, examples=[10, 30, 20], steps=[7, 7, 7])
+    assert np.allclose(nova(MODEL, both), mean(MODEL, both), atol=1e-6)
+
+
+def test_nova_fixes_unequal_steps():
+    """Two clients pull by +1 and -1 per step; one takes 9 steps, the other 1. FedAvg follows the busy one, FedNova does not."""
+    uneven = ends(9, -1, steps=[9, 1])
+    assert np.allclose(mean(MODEL, uneven)[:3] - MODEL[:3], 4)
+    assert np.allclose(nova(MODEL, uneven)[:3] - MODEL[:3], 0, atol=1e-6)
+
+
+def test_effective_steps_add_up_the_weights_of_the_gradients():
+    """a = sum over steps of the total factor with which that step's gradient enters the result."""
+    rho, tau = 0.9, 6
+    brute = sum(sum(rho**j for j in range(tau - k)) for k in range(tau))
+    assert effective_steps(np.array([tau]), LocalJob(momentum=rho))[0] == pytest.approx(brute)
+    lr, mu = 0.1, 0.5
+    brute = sum((1 - lr * mu) ** k for k in range(tau))
+    assert effective_steps(np.array([tau]), LocalJob(lr=lr, prox_mu=mu))[0] == pytest.approx(brute)
+    with pytest.raises(RecipeError, match="no normaliser"):
+        effective_steps(np.array([3]), LocalJob(optimizer="adam"))
