@@ -49,8 +49,8 @@ def play(python: str, script: str, clients: int, examples: int) -> tuple[float, 
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder, open(f"{folder}/out", "w+") as out:
         began = time.perf_counter()
         done = subprocess.run(
-            [python, script, str(clients), str(examples)], cwd=HERE, env={**os.environ, **SETTINGS, "RAY_TMPDIR": folder},
-            stdout=out, stderr=subprocess.STDOUT, check=False, timeout=PATIENCE_SECONDS,
+            [python, script, str(clients), str(examples)], cwd=HERE, stdout=out, stderr=subprocess.STDOUT, check=False,
+            env={**os.environ, **SETTINGS, "RAY_TMPDIR": folder, "FLWR_HOME": folder}, timeout=PATIENCE_SECONDS,
         )  # fmt: skip
         whole = time.perf_counter() - began
         out.seek(0)

@@ -22,6 +22,11 @@ from fedskew.measure.layout import Form
 out_console = Console()
 err_console = Console(stderr=True)
 TABLES = ("data", "partition", "signal", "distance", "clustering")  # what --set may change here
+PRIVACY_NOTES = (
+    "recall, precision: of 'this client has this class', said from a share of 0.5 / C up, so below 1 for small shares anyway",
+    "ARI: agreement with the groups found on exact counts; the last row has no noise but other random draws in the clustering",
+    "mean ± standard deviation; the noise cannot be seeded, another run differs within the spread",
+)
 
 Source = Annotated[str | None, typer.Argument(help="A run folder, or a CSV or Parquet file of label counts.")]
 Data = Annotated[str | None, typer.Option(help="A dataset to divide instead (default digits; see: fedskew data list).")]
@@ -304,8 +309,8 @@ def _show_privacy(table: Any) -> None:
     out_console.print()
     for note in table.counts.notes:
         _say(f"note: {note}", style="dim")
-    _say("ARI: agreement with the groups found on exact counts; the last row has no noise but other random draws.", style="dim")
-    _say("Mean ± standard deviation. The noise cannot be seeded: another run differs within the spread.", style="dim")
+    for line in PRIVACY_NOTES:
+        _say(line, style="dim")
 
 
 def _say(text: str, style: str = "") -> None:

@@ -109,7 +109,7 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
         choice.ids, choice.view, stream(setting.seed, "procedure", t), memory=memory.get("procedure", {})
     )
     models = _with_slots(state.models, setting.initial, plan)
-    runners = train_plan(setting, plan, models, t)
+    runners = train_plan(setting, plan, models, t, memory.get("aggregation", {}))
     _check_enough(setting, runners, t)
     models, memory["aggregation"] = merge_slots(setting, plan, models, runners, memory.get("aggregation", {}), t)
     memory["selection"] = learn(setting, runners, t, memory["selection"])
@@ -273,7 +273,18 @@ def round_transfers(setting: Setting, plan: Plan, runners: Sequence[Runner], hol
     models = model_transfers(trained, silent, setting.description.layout.bytes, holders=holding)
     rule = setting.method.selection
     reported = needs_of(rule.function) & {"latency", "snr"} | ({"loss"} if rule.keeps_losses else set())
-    return models + report_transfers(sorted(reported), len(asked - silent))
+    return models + _control(setting, models) + report_transfers(sorted(reported), len(asked - silent))
+
+
+def _control(setting: Setting, models: tuple[Transfer, ...]) -> tuple[Transfer, ...]:
+    """Vectors of a model's size that travel with every model (SCAFFOLD's control variates)."""
+    rule = setting.method.aggregation.function
+    extra = rule.extra_models if isinstance(rule, Stateful) else 0
+    return tuple(
+        replace(t, kind="control", bytes=extra * t.bytes, multicast=extra * t.multicast)
+        for t in models
+        if extra and t.kind == "model"
+    )
 
 
 def _record(

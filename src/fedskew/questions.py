@@ -100,6 +100,7 @@ def _trial(setting: Setting, state: State, ask: AskTrial, round: int) -> tuple[P
     """The models after a round that is thrown away, and how many clients sent one."""
     home = [0 if state.home is None else int(state.home[c]) for c in ask.clients]
     plan = Plan(tuple(Chain(slot, (int(c),)) for slot, c in zip(home, ask.clients, strict=True)))
-    runners = train_plan(setting, plan, state.models, TRIAL_ROUNDS + round)
-    merged, _ = merge_slots(setting, plan, state.models, runners, dict(state.memory.get("aggregation", {})), round)
+    memory = dict(state.memory.get("aggregation", {}))
+    runners = train_plan(setting, plan, state.models, TRIAL_ROUNDS + round, memory)
+    merged, _ = merge_slots(setting, plan, state.models, runners, memory, round)
     return merged, sum(len(r.seconds) - len(r.silent) for r in runners)

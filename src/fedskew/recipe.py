@@ -12,7 +12,7 @@ import importlib
 import itertools
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -25,7 +25,7 @@ from fedskew.errors import RecipeError, did_you_mean
 from fedskew.method import Method, Stage
 from fedskew.runtime.faults import Faults
 from fedskew.schema import Option, check_value, options_of
-from fedskew.types import LocalJob, needs_of
+from fedskew.types import LocalJob, Stateful, needs_of
 
 Table = dict[str, Any]
 
@@ -95,6 +95,7 @@ LIMITS: dict[str, tuple[float, float]] = {  # option -> smallest and largest leg
     "local.momentum": (0, 0.9999),
     "local.weight_decay": (0, 1e6),
     "local.prox_mu": (0, 1e12),
+    "local.clip_norm": (0, 1e12),
     "local.max_examples": (0, 1e12),
     "local.lr_decay": (1e-9, 1),
     "run.rounds": (0, 1e9),
@@ -327,7 +328,11 @@ def method_of(resolved: Mapping[str, Any]) -> Method:
     local["report_loss"] = REPORTED_LOSS.get(resolved["selection"].get("loss_source", ""), local["report_loss"])
     run = {key: value for key, value in resolved["run"].items() if key != "checkpoint_seconds"}
     stages = {name: stage(name) for name in ("signal", "distance", "clustering", "selection", "procedure", "aggregation")}
-    return Method(**stages, lr_decay=local.pop("lr_decay"), job=LocalJob(**local), **run)  # type: ignore[arg-type]
+    lr_decay, server = local.pop("lr_decay"), find("aggregation", resolved["aggregation"]["use"])
+    job = LocalJob(**local)
+    if isinstance(server, Stateful) and server.job is not None:
+        job = server.job(job, **{key: value for key, value in resolved["aggregation"].items() if key != "use"})
+    return Method(**stages, lr_decay=lr_decay, job=job, **run)  # type: ignore[arg-type]
 
 
 def fingerprint(resolved: Mapping[str, Any]) -> str:

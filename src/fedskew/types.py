@@ -291,6 +291,7 @@ class LocalJob:
     momentum: float = 0.0  # sgd only; state starts fresh every round
     weight_decay: float = 0.0
     prox_mu: float = 0.0  # FedProx: adds mu * (w - received) to every gradient
+    clip_norm: float = 0.0  # 0 = off; else a longer gradient is shortened to this length before anything is added to it
     max_examples: int = 0  # 0 = all; else a fresh random draw of this many each round
     report_loss: Literal["train", "start", "end"] = "train"  # mean over the batches | received model | trained model
 
@@ -324,10 +325,12 @@ class Ends:
     num_examples: Ints  # (n,) trained on along the chain
     steps: Ints  # (n,) optimiser steps along the chain
     layout: Layout
+    clients: Ints  # (n,) the last of each chain
+    num_clients: int  # K, all of them
     job: LocalJob = field(default_factory=LocalJob)  # what the clients did
 
     def __post_init__(self) -> None:
-        _freeze(self, params=np.float32, num_examples=np.int64, steps=np.int64)
+        _freeze(self, params=np.float32, num_examples=np.int64, steps=np.int64, clients=np.int64)
 
 
 @dataclass(frozen=True)
@@ -482,13 +485,18 @@ class Stateful:
     """A stage that remembers: ``step(memory, *inputs, **options) -> (result, memory)``. Memory starts as ``{}``.
 
     A selection rule may also ``learn(memory, feedback, **options) -> memory`` after every round, from the updates of the
-    ``layer`` it names, or with ``auxiliary`` from the server's own examples.
+    ``layer`` it names, or with ``auxiliary`` from the server's own examples. An aggregation rule may change what clients do:
+    ``job(job, **options) -> job`` for everyone, ``corrections(memory, clients, num_weights, **options)`` for each client (a
+    vector added to every gradient); ``extra_models`` vectors of a model's size then travel with each model, both ways.
     """
 
     step: Callable[..., tuple[Any, Memory]]
     learn: Callable[..., Memory] | None = None
     layer: Literal["last", "all"] = "last"
     auxiliary: bool = False
+    job: Callable[..., LocalJob] | None = None
+    corrections: Callable[..., Params] | None = None
+    extra_models: int = 0
 
 
 def needs(*what: Literal["signal", "clustering", "loss", "latency", "snr"]) -> Callable[[F], F]:
@@ -549,8 +557,18 @@ class Runtime(Protocol):
     def available(self, round: int) -> Bools:
         """(K,) who can be asked in this round."""
 
-    def train(self, clients: Ids, models: Params, start: Ids, job: LocalJob, *, seed: int, round: int) -> Replies:
-        """Train client ``clients[i]`` from ``models[start[i]]``, all at once."""
+    def train(
+        self,
+        clients: Ids,
+        models: Params,
+        start: Ids,
+        job: LocalJob,
+        *,
+        seed: int,
+        round: int,
+        corrections: Params | None = None,
+    ) -> Replies:
+        """Train client ``clients[i]`` from ``models[start[i]]``, all at once; ``corrections[i]`` is added to each gradient."""
 
     def evaluate(self, models: Params) -> Scores:
         """Each model on the central test set."""

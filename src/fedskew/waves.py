@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fedskew.errors import RunError
 from fedskew.method import Setting
-from fedskew.types import Chain, Ends, Ids, Memory, Params, Plan, Replies
+from fedskew.types import Chain, Ends, Ids, Memory, Params, Plan, Replies, Stateful
 
 
 @dataclass
@@ -45,17 +46,39 @@ class Runner:
         self.received[client], self.returned[client] = start, replies.params[row]
 
 
-def train_plan(setting: Setting, plan: Plan, models: Params, round: int) -> list[Runner]:
+def train_plan(setting: Setting, plan: Plan, models: Params, round: int, memory: Memory) -> list[Runner]:
     """Train the plan wave by wave. A client that fails mid-chain is skipped, or ends its chain (``plan.broken``)."""
     runners = [Runner(models[chain.slot]) for chain in plan.chains]
     job = setting.method.job_at(round)
     for wave in plan.waves():
         live = [(i, client) for i, client in zip(wave.chains, wave.clients, strict=True) if not runners[i].dropped]
         starts, index = _starts(plan.chains, runners, models, [i for i, _ in live])
-        replies = setting.runtime.train([c for _, c in live], starts, index, job, seed=setting.seed, round=round)
+        replies = setting.runtime.train(
+            [c for _, c in live],
+            starts,
+            index,
+            job,
+            seed=setting.seed,
+            round=round,
+            corrections=_corrections(setting, plan, live, memory),
+        )
         for row, (i, client) in enumerate(live):
             runners[i].take(client, replies, row, starts[index[row]], give_up=plan.broken == "drop")
     return runners
+
+
+def _corrections(setting: Setting, plan: Plan, live: Sequence[tuple[int, int]], memory: Memory) -> Params | None:
+    """What the aggregation rule has each client add to its gradients (SCAFFOLD, FedDyn); each slot remembers its own."""
+    rule = setting.method.aggregation
+    if not isinstance(rule.function, Stateful) or rule.function.corrections is None:
+        return None
+    if any(len(chain.clients) > 1 for chain in plan.chains):
+        where = f"aggregation {rule.name}"
+        raise RunError(where, "has no meaning for chains of several clients", "Use procedure.use = 'parallel'")
+    find, weights = rule.function.corrections, setting.description.layout.num_weights
+    slots = [plan.chains[i].slot for i, _ in live]
+    rows = [find(memory.get(str(s), {}), [c], weights, **rule.options)[0] for s, (_, c) in zip(slots, live, strict=True)]
+    return np.stack(rows) if rows else None
 
 
 def _starts(chains: Sequence[Chain], runners: Sequence[Runner], models: Params, live: Sequence[int]) -> tuple[Params, Ids]:
@@ -80,6 +103,8 @@ def merge_slots(
             num_examples=np.array([r.examples for r in ends]),
             steps=np.array([r.steps for r in ends]),
             layout=setting.description.layout,
+            clients=np.array([list(r.seconds)[-1] for r in ends]),
+            num_clients=setting.description.population.size,
             job=setting.method.job_at(round),
         )
         merged[slot], kept[str(slot)] = setting.method.aggregation(models[slot], stacked, memory=kept.get(str(slot), {}))

@@ -89,6 +89,36 @@ def test_the_fused_step_is_used_and_is_the_same_mathematics():
     assert isinstance(step_for(fused_model, LocalJob(momentum=0.9)), AutogradStep)
 
 
+@pytest.mark.parametrize("job", [LocalJob(lr=0.1), LocalJob(lr=0.1, prox_mu=0.3), LocalJob(lr=0.1, clip_norm=0.5)])
+def test_corrections_are_added_to_every_gradient(shards, job):
+    """The same as training on a loss with the linear term <correction, w>, whichever worker does it."""
+    x, y = normalised(shards)
+    rng = np.random.default_rng(0)
+    added = rng.normal(scale=0.02, size=(2, 2410)).astype(np.float32)
+    with LocalRuntime(store_of(shards), tiny, workers=1) as alone, LocalRuntime(store_of(shards), tiny, workers=2) as team:
+        start = alone.initial(0)
+        team.initial(0)
+        one = alone.train([1, 3], start[None], [0, 0], job, seed=0, round=1, corrections=added)
+        two = team.train([1, 3], start[None], [0, 0], job, seed=0, round=1, corrections=added)
+        without = alone.train([1, 3], start[None], [0, 0], job, seed=0, round=1)
+    assert one.params.tobytes() == two.params.tobytes()
+    assert np.abs(one.params - without.params).max() > 1e-2
+    for row, client in enumerate([1, 3]):
+        model = module_with(tiny, start)
+        mine = torch.from_numpy(np.array(shards.train.indices(client)))
+        weights, order = list(model.parameters()), stream(0, "batch", client, 1).permutation(len(mine))
+        for begin in range(0, len(mine), job.batch):
+            index = mine[torch.from_numpy(order[begin : begin + job.batch])]
+            loss = nn.functional.cross_entropy(model(x[index]), y[index])
+            gradient = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, weights)])
+            if job.clip_norm:
+                gradient = gradient * min(1.0, job.clip_norm / float(gradient.norm()))
+            now = torch.from_numpy(flat(model))
+            now = now - job.lr * (gradient + torch.from_numpy(added[row]) + job.prox_mu * (now - torch.from_numpy(start)))
+            nn.utils.vector_to_parameters(now, weights)
+        assert np.allclose(one.params[row], flat(model), atol=1e-5)
+
+
 def test_proximal_term_holds_the_model_back(shards):
     with LocalRuntime(store_of(shards), tiny, workers=1) as runtime:
         start = runtime.initial(0)

@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 from fedskew.aggregation.adaptive import adaptive
+from fedskew.aggregation.dyn import dyn
 from fedskew.aggregation.mean import mean
 from fedskew.aggregation.momentum import momentum
 from fedskew.aggregation.nova import effective_steps, nova
+from fedskew.aggregation.scaffold import scaffold
 from fedskew.errors import RecipeError
-from fedskew.types import Ends, Layout, LocalJob
+from fedskew.recipe import method_of, resolve
+from fedskew.types import Ends, Layout, LocalJob, Stateful
 
 LAYOUT = Layout.of([("w", (3,), "weight"), ("running_mean", (1,), "buffer"), ("seen", (), "counter")])
 MODEL = np.array([1.0, 2.0, 3.0, 0.5, 4.0], np.float32)
@@ -21,7 +24,7 @@ MODEL = np.array([1.0, 2.0, 3.0, 0.5, 4.0], np.float32)
 def ends(*shifts, examples=None, steps=None, job=None):
     rows = np.stack([MODEL + np.float32(s) for s in shifts])
     n = len(rows)
-    return Ends(rows, examples or [10] * n, steps or [5] * n, LAYOUT, job or LocalJob())
+    return Ends(rows, examples or [10] * n, steps or [5] * n, LAYOUT, np.arange(n), 10, job or LocalJob())
 
 
 def test_buffers_are_averaged_and_counters_take_the_maximum():
@@ -96,3 +99,71 @@ def test_effective_steps_add_up_the_weights_of_the_gradients():
     assert effective_steps(np.array([tau]), LocalJob(lr=lr, prox_mu=mu))[0] == pytest.approx(brute)
     with pytest.raises(RecipeError, match="no normaliser"):
         effective_steps(np.array([3]), LocalJob(optimizer="adam"))
+
+
+# ---------------------------------------------------------------- rules that correct the clients' steps
+
+CURVATURE, OPTIMUM = np.array([1.0, 4.0]), np.array([0.0, 5.0])  # client i: f_i(w) = curvature/2 (w - optimum)^2
+BEST = (CURVATURE * OPTIMUM).sum() / CURVATURE.sum()  # of the sum; where FedAvg with many local steps does not end
+LINE = Layout.of([("w", (1,), "weight")])
+
+
+def train_on_quadratics(rule, *, rounds=300, local_steps=20, lr=0.05, **options):
+    """Two clients, everyone every round, gradients by hand; returns the model and the rule's memory."""
+    stateful = rule if isinstance(rule, Stateful) else Stateful(lambda memory, *a, **o: (rule(*a, **o), memory))
+    job = stateful.job(LocalJob(lr=lr), **options) if stateful.job else LocalJob(lr=lr)
+    model, memory = np.zeros(1, np.float32), {}
+    for _ in range(rounds):
+        added = stateful.corrections(memory, [0, 1], 1, **options) if stateful.corrections else np.zeros((2, 1))
+        returned = np.repeat(model[None], 2, axis=0)
+        for _ in range(local_steps):
+            gradient = CURVATURE[:, None] * (returned - OPTIMUM[:, None]) + added + job.prox_mu * (returned - model)
+            returned = returned - job.lr * gradient
+        given = Ends(returned, [1, 1], [local_steps] * 2, LINE, [0, 1], 2, job)
+        model, memory = stateful.step(memory, model, given, **options)
+    return float(model[0]), memory
+
+
+def test_fedavg_drifts_and_scaffold_does_not():
+    drifted, _ = train_on_quadratics(mean)
+    corrected, memory = train_on_quadratics(scaffold)
+    assert abs(drifted - BEST) > 0.5
+    assert corrected == pytest.approx(BEST, abs=1e-3)
+    # at the optimum each client's variate is its own gradient there, and they cancel
+    assert memory["own"]["0"][0] == pytest.approx(CURVATURE[0] * (BEST - OPTIMUM[0]), abs=1e-2)
+    assert memory["common"][0] == pytest.approx(0.0, abs=1e-2)
+
+
+def test_feddyn_finds_the_common_optimum():
+    found, memory = train_on_quadratics(dyn, alpha=1.0, local_steps=200)
+    assert found == pytest.approx(BEST, abs=1e-2)
+    assert memory["shared"] == pytest.approx((memory["own"]["0"] + memory["own"]["1"]) / 2, abs=1e-4), "all took part"
+
+
+def test_scaffolds_first_round_is_fedavg():
+    both = ends(1, 3)
+    moved, _ = scaffold.step({}, MODEL, both)
+    assert np.allclose(moved, mean(MODEL, both, weights="uniform"), atol=1e-6)
+    assert not scaffold.corrections({}, [0, 1], 3).any()
+
+
+def test_state_is_kept_only_for_clients_that_were_chosen():
+    for rule in (scaffold, dyn):
+        _, memory = rule.step({}, MODEL, ends(1, 3))
+        assert set(memory["own"]) == {"0", "1"}
+        assert rule.corrections(memory, [7], 3).shape == (1, 3)
+
+
+@pytest.mark.parametrize("local", [{"optimizer": "adam"}, {"momentum": 0.9}, {"prox_mu": 0.1}, {"weight_decay": 0.1}])
+def test_scaffold_refuses_what_its_mathematics_does_not_allow(local):
+    with pytest.raises(RecipeError, match="needs plain SGD"):
+        method_of(resolve({"aggregation": {"use": "scaffold"}, "local": local}))
+
+
+def test_feddyn_brings_its_own_penalty():
+    job = method_of(resolve({"aggregation": {"use": "dyn", "alpha": 0.05}})).job
+    assert (job.prox_mu, job.clip_norm) == (0.05, 10.0)
+    with pytest.raises(RecipeError, match="own quadratic term"):
+        method_of(resolve({"aggregation": {"use": "dyn"}, "local": {"prox_mu": 0.1}}))
+    with pytest.raises(RecipeError, match="not positive"):
+        method_of(resolve({"aggregation": {"use": "dyn", "alpha": 0}}))

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from fedskew.aggregation.adaptive import adaptive
+from fedskew.aggregation.dyn import dyn
 from fedskew.aggregation.mean import mean
 from fedskew.aggregation.momentum import momentum
 from fedskew.aggregation.nova import nova
+from fedskew.aggregation.scaffold import scaffold
 from fedskew.types import Stateful
 
 AGGREGATIONS: dict[str, Callable[..., Any] | Stateful] = {
@@ -16,4 +18,6 @@ AGGREGATIONS: dict[str, Callable[..., Any] | Stateful] = {
     "momentum": momentum,
     "adaptive": adaptive,
     "nova": nova,
+    "dyn": dyn,
+    "scaffold": scaffold,
 }

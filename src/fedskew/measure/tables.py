@@ -91,13 +91,13 @@ def _row_names(table: Any, layout: Layout, path: Path) -> Sequence[str]:
 def _names(column: Any, path: Path, role: str) -> tuple[list[str], Ints]:
     """(distinct names in order of appearance, which of them each row has)."""
     pa = arrow(path)
-    text = pa.compute.utf8_trim_whitespace(column.cast(pa.string()))
+    # In one piece before it is coded: with a dictionary per piece, 7 million rows of CSV take 45 s, not 10 s.
+    text = pa.compute.utf8_trim_whitespace(column.cast(pa.large_string()).combine_chunks())
     absent = pa.compute.or_kleene(pa.compute.is_null(text), pa.compute.equal(text, "")).fill_null(True)
     first = pa.compute.index(absent, True).as_py()
     if first >= 0:
         raise SignalError(str(path), f"row {first + 1:,} has no {role}", "Give every row one, or remove the row")
-    coded = text.dictionary_encode().unify_dictionaries().combine_chunks()
-    coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
+    coded = text.dictionary_encode()
     return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FEW_CLIENTS = 2_000  # up to here every place is a marker whose area says how many clients lie there
+LARGEST_AREA = 700.0  # square points
 CELLS = 110  # above, a dot stands for a cell of a grid with this many cells along the longer side
 
 
@@ -52,6 +53,7 @@ def draw_map(found: Measurement) -> Figure:
     _number_clusters(axes, places, labels, named)
     for axis, share, which in zip((axes.xaxis, axes.yaxis), shares, ("1st", "2nd"), strict=True):
         axis.set_label_text(f"{which} principal component of √proportions ({100 * share:.0f} % of the variance)")
+    axes.margins(0.08)
     axes.set_aspect("equal", adjustable="datalim")
     left = grouping.clustering.k - len(named)
     rest = f"; grey: {plural(left, 'smaller cluster')}" if left else ""
@@ -69,12 +71,13 @@ def _draw_places(axes: Axes, places: Floats, labels: Ints, colours: list[str]) -
     grid = np.column_stack([np.round(places / max(float(np.ptp(places)), 1e-12), 3), labels])
     _, first, sizes = np.unique(grid, axis=0, return_index=True, return_counts=True)
     marker = _markers(labels)[first]
+    areas = sizes * min(30.0, LARGEST_AREA / sizes.max())
     for shape in sorted(set(marker.tolist())):
         one = marker == shape
         axes.scatter(
             places[first[one], 0],
             places[first[one], 1],
-            s=30.0 * sizes[one],
+            s=areas[one],
             c=_colours(labels[first[one]], colours),
             marker=shape,
             alpha=0.8,

@@ -81,7 +81,7 @@ def draw_heatmap(found: Measurement) -> Figure:
     _draw_strip(strip, bands, labels)
     _name_labels(axes, found)
     per_band = len(active) / len(bands.rows)
-    merged = f" (a column is the mean of about {per_band:.0f} clients)" if per_band >= 1.5 else ""
+    merged = f" (a column is the mean of about {per_band:,.0f} clients)" if per_band >= 1.5 else ""
     axes.set_xlabel(f"clients, sorted by cluster{merged}")
     axes.set_ylabel("label")
     bar = figure.colorbar(image, ax=[strip, axes], pad=0.01, aspect=30)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LINE_COLOURS = (COLOURS[0], COLOURS[3], COLOURS[6], COLOURS[5])  # dark blue, rose, teal, wine
 MARKERS = ("o", "s", "D", "^")
+SIZES = (11, 9, 6, 5)  # equal choices lie on top of each other and stay visible
 
 
 def draw_silhouette(found: Measurement) -> Figure:
@@ -72,7 +73,7 @@ def _draw_rule(axes: Axes, grouping: Grouping, position: int) -> bool:
         [scores[where]],
         color=colour,
         marker=marker,
-        markersize=8,
+        markersize=SIZES[position % 4],
         markeredgecolor="white",
         linewidth=1.4 if scanned else 0,
         label=_legend(grouping),

@@ -98,25 +98,23 @@ def group_notes(found: Measurement) -> list[str]:
 
 
 def noise_table(table: PrivacyTable) -> Table:
-    """Total variation, presence of classes and surviving groups against epsilon."""
+    """Total variation, presence of classes and surviving groups against epsilon; narrow enough for 80 columns."""
     out = Table(show_edge=False, pad_edge=False, box=None, header_style="bold")
-    heads = ("ε", "total variation", "presence recall", "precision", "HD seen")
-    for head in heads:
-        out.add_column(head, justify="right")
+    for head in ("ε", "total variation", "recall", "precision", "HD seen"):
+        out.add_column(head, justify="right", min_width=11 if head == "total variation" else None)
     for rule in table.rules:
-        out.add_column(f"ARI {rule.how}", justify="right")
+        out.add_column(f"ARI {rule.clustering} {rule.distance}", justify="right")
     for row in table.rows:
         out.add_row(*_noise_cells(row, [rule.key for rule in table.rules]))
     return out
 
 
 def _noise_cells(row: NoiseRow, keys: Sequence[str]) -> list[str]:
-    plain = (row.total_variation, row.presence_recall, row.presence_precision, row.hd)
+    plain = (row.presence_recall, row.presence_precision, row.hd)
     name = "none" if row.epsilon is None else f"{row.epsilon:g}"
-    return [name, *(_spread(value) for value in plain), *(_spread(row.ari[key]) for key in keys)]
+    ari = (_spread(row.ari[key], 2) for key in keys)
+    return [name, _spread(row.total_variation, 3), *(f"{value.mean:.3f}" for value in plain), *ari]
 
 
-def _spread(value: Spread) -> str:
-    if not math.isfinite(value.mean):
-        return "–"
-    return f"{value.mean:.3f} ± {value.sd:.3f}"
+def _spread(value: Spread, digits: int) -> str:
+    return f"{value.mean:.{digits}f}±{value.sd:.{digits}f}" if math.isfinite(value.mean) else "–"

@@ -82,11 +82,29 @@ class FaultyRuntime:
             there = there & self._trace[(round - 1) % len(self._trace)]
         return there & (stream(self._seed, "availability", round).random(len(there)) < self._faults.available)
 
-    def train(self, clients: Ids, models: Params, start: Ids, job: LocalJob, *, seed: int, round: int) -> Replies:
+    def train(
+        self,
+        clients: Ids,
+        models: Params,
+        start: Ids,
+        job: LocalJob,
+        *,
+        seed: int,
+        round: int,
+        corrections: Params | None = None,
+    ) -> Replies:
         """Train those who will answer in time, then damage some answers."""
         fates = [self._fate(int(client), job, round) for client in clients]
         useful = [i for i, fate in enumerate(fates) if fate not in ("dropped out", "missed the deadline")]
-        inner = self._inner.train([clients[i] for i in useful], models, [start[i] for i in useful], job, seed=seed, round=round)
+        inner = self._inner.train(
+            [clients[i] for i in useful],
+            models,
+            [start[i] for i in useful],
+            job,
+            seed=seed,
+            round=round,
+            corrections=None if corrections is None else corrections[useful],
+        )
         position = {i: row for row, i in enumerate(useful)}
         replies = [
             _damaged(inner, position[i], fate) if i in position else Reply(None, failure=fate, sent=False)

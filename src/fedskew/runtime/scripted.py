@@ -48,7 +48,17 @@ class ScriptedRuntime:
         """Everyone with examples."""
         return self._population.num_examples > 0
 
-    def train(self, clients: Ids, models: Params, start: Ids, job: LocalJob, *, seed: int, round: int) -> Replies:
+    def train(
+        self,
+        clients: Ids,
+        models: Params,
+        start: Ids,
+        job: LocalJob,
+        *,
+        seed: int,
+        round: int,
+        corrections: Params | None = None,
+    ) -> Replies:
         """Replies by the script, or a seeded random walk."""
         rows = [self._reply(int(c), models[s], seed, round) for c, s in zip(clients, start, strict=True)]
         return collect(rows, self._layout.size)

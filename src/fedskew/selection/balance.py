@@ -24,7 +24,7 @@ from fedskew.types import Bools, Floats, Ints
 
 Solver: TypeAlias = Literal["auto", "enumerate", "swap"]
 ENUMERATE_UP_TO = 2_000_000  # subsets; K=20, m=5 has 15,504
-CHUNK = 1 << 16  # subsets evaluated at once
+CHUNK = 4096  # subsets evaluated at once: fits the cache; K=20, m=5 takes 1.0 ms, 3.2 ms in one piece
 TIE = 1e-12  # values this close (relative to 1 or the best) are equal: rounding, not balance
 GAIN = 1e-9  # a swap must gain this share of the present value, else the last digits are polished for ever
 MAX_PASSES = 30  # over the m places of a set; K=10,000, m=100 needs 6 to 10
@@ -73,7 +73,7 @@ def evaluate(problem: Balance, sets: Ints) -> Floats:
 
 
 def _worth(problem: Balance, sums: Floats, mass: Floats, mean_cost: Floats) -> Floats:
-    worth: Floats = problem.scale * np.square(sums).sum(axis=-1) / np.square(mass) + mean_cost
+    worth: Floats = problem.scale * np.einsum("nc,nc->n", sums, sums) / np.square(mass) + mean_cost
     return worth
 
 
@@ -152,17 +152,14 @@ def solve_exactly(problem: Balance, budget: int, rng: np.random.Generator) -> In
 
 
 def _worth_of_columns(problem: Balance, columns: NDArray[Any], budget: int, *, complement: bool) -> Floats:
-    """Sums over each column, added up id by id: gathering all rows first would need m times the memory."""
-    sums = np.zeros((columns.shape[1], problem.offsets.shape[1]))
-    mass, cost = np.zeros(columns.shape[1]), np.zeros(columns.shape[1])
+    """Rows (offsets, weight, cost) added up id by id. ``take``, because an indexed copy of rows is ten times slower."""
+    rows = np.column_stack([problem.offsets, problem.weights, problem.cost])
+    total = np.zeros((columns.shape[1], rows.shape[1]))
     for ids in columns:
-        sums += problem.offsets[ids]
-        mass += problem.weights[ids]
-        cost += problem.cost[ids]
+        total += rows.take(ids, axis=0)
     if complement:
-        sums, mass = problem.offsets.sum(axis=0) - sums, problem.weights.sum() - mass
-        cost = problem.cost.sum() - cost
-    return _worth(problem, sums, mass, cost / budget)
+        total = rows.sum(axis=0) - total
+    return _worth(problem, total[:, :-2], total[:, -2], total[:, -1] / budget)
 
 
 # ---------------------------------------------------------------- greedy, then swaps

@@ -13,11 +13,17 @@ Differs from the public code of PSI-PFL:
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
+from numpy.typing import NDArray
 
 from fedskew.errors import RecipeError, RunError
 from fedskew.selection.groups import Groups, group
 from fedskew.types import Bools, Ints, Signal, View, needs
+
+Presence: TypeAlias = NDArray[np.float32]
+BLOCK = 64  # candidates for leadership that are compared with everybody at once
 
 
 @needs("signal")
@@ -32,51 +38,60 @@ def fedcls(view: View, rng: np.random.Generator, *, tau: float = 0.1, min_count:
     if view.signal is None:
         raise RunError("selection fedcls", "there is no signal", "Add [signal] to the recipe")
     held = presence(view.signal, min_count)
-    labels, leaders = follow_leaders(held, view.signal.known, tau * held.shape[1])
+    labels, leaders = follow_leaders(held, view.signal.known, tau * view.signal.num_classes)
     there = rng.permutation(np.flatnonzero(view.available))
     chosen = complement(group(there, labels), held[leaders], view.budget, rng)
     return np.concatenate([chosen, there[labels[there] < 0][: view.budget - len(chosen)]])  # last: clients without known labels
 
 
-def presence(signal: Signal, min_count: float) -> Bools:
-    """(K, C) which classes a client holds at least ``min_count`` examples of."""
-    return np.asarray(signal.rows * signal.num_examples[:, None] >= min_count - 1e-6)  # 3 / 7 * 7 may round below 3
+def presence(signal: Signal, min_count: float) -> Presence:
+    """(K, C) 1 where a client holds at least ``min_count`` examples of a class, else 0."""
+    counts = signal.rows * signal.num_examples[:, None]
+    return (counts >= min_count - 1e-6).astype(np.float32)  # 3 / 7 * 7 may round below 3
 
 
-def follow_leaders(held: Bools, known: Bools, radius: float) -> tuple[Ints, Ints]:
+def hamming(some: Presence, others: Presence) -> Ints:
+    """(n, N) in how many classes each of ``some`` differs from each of the others."""
+    shared = some @ others.T  # whole numbers: exact in any order of addition
+    return np.asarray(some.sum(axis=1)[:, None] + others.sum(axis=1) - 2 * shared, np.int64)
+
+
+def follow_leaders(held: Presence, known: Bools, radius: float) -> tuple[Ints, Ints]:
     """Group numbers (K,) and the leaders: by ascending id, each client joins the first leader within ``radius`` or leads.
 
-    The first client without a group leads and takes every later one within reach: the same groups, one pass per leader.
+    The first client without a group leads and takes every later one within reach: the same groups, without a look at pairs
+    that do not matter.
 
-    >>> held = np.array([[1, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 1]], bool)
+    >>> held = np.array([[1, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 1]], np.float32)
     >>> follow_leaders(held, np.ones(4, bool), 1)
     (array([0, 1, 0, 1]), array([0, 1]))
     """
-    ids = np.flatnonzero(known)
-    labels, leaders = np.full(len(held), -1, np.int64), []
-    _, first, which = np.unique(np.packbits(held[ids], axis=1), axis=0, return_index=True, return_inverse=True)
-    turn = np.argsort(first)  # equal vectors always share a group: go through the distinct ones, by first owner
-    distinct, joined = held[ids[first[turn]]], np.full(len(turn), -1, np.int64)
-    while (joined < 0).any():
-        waiting = np.flatnonzero(joined < 0)
-        within = (distinct[waiting] != distinct[waiting[0]]).sum(axis=1) <= radius + 1e-9
-        joined[waiting[within]] = len(leaders)
-        leaders.append(ids[first[turn[waiting[0]]]])
-    labels[ids] = joined[np.argsort(turn)][which.reshape(-1)]
+    labels, leaders = np.full(len(held), -1, np.int64), list[int]()
+    waiting = np.flatnonzero(known)
+    while len(waiting):
+        near = hamming(held[waiting[:BLOCK]], held[waiting]) <= radius + 1e-9
+        free = np.ones(len(waiting), np.bool_)
+        for row in range(len(near)):
+            if free[row]:
+                within = near[row] & free
+                labels[waiting[within]] = len(leaders)
+                leaders.append(int(waiting[row]))
+                free &= ~within
+        waiting = waiting[free]
     return labels, np.array(leaders, np.int64)
 
 
-def complement(grouped: Groups, leaders: Bools, budget: int, rng: np.random.Generator) -> Ints:
+def complement(grouped: Groups, leaders: Presence, budget: int, rng: np.random.Generator) -> Ints:
     """One client per group, groups far from those taken first, pass after pass."""
     taken, open_ = np.zeros_like(grouped.sizes), np.zeros(len(grouped.sizes), np.bool_)
     chosen: list[int] = []
     while len(chosen) < min(budget, len(grouped.clients)):
         if not open_.any():
-            open_, apart = taken < grouped.sizes, np.zeros(len(leaders), np.int64)
+            open_, apart = taken < grouped.sizes, np.zeros(len(open_), np.int64)
         best = np.flatnonzero(open_ & (apart == apart[open_].max()))
         pick = best[rng.integers(len(best))]
         chosen.append(int(grouped.clients[grouped.starts[pick] + taken[pick]]))
         taken[pick] += 1
         open_[pick] = False
-        apart += (leaders != leaders[pick]).sum(axis=1)
+        apart += hamming(leaders[pick, None], leaders)[0]
     return np.array(chosen, np.int64)

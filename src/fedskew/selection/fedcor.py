@@ -1,9 +1,9 @@
 """Choose clients whose losses, taken together, foretell the losses of all others: learn first how losses move together.
 
 Tang, Ning, Wang, Sun, Wang, Li, Chen: "FedCor: Correlation-Based Active Client Selection Strategy for Heterogeneous Federated
-Learning", CVPR 2022, Algorithm 1 and equation 12, with the order of events of the authors' code (Yoruko-Tang/FedCor).
+Learning", CVPR 2022, with the order of events of the authors' code (Yoruko-Tang/FedCor d941083; METHODS 4.5).
 
-- Warm-up, ``warm_up`` + 1 rounds as in that code: uniform selection; before every round all available clients report their loss.
+- Warm-up, ``warm_up`` + 1 rounds as in that code: uniform selection; before each round all available clients report their loss.
 - Then 1000 steps of maximum likelihood on the loss changes of those rounds (:mod:`fedskew.selection.loss_process`).
 - From then on clients are chosen by the covariance. A client that was chosen counts ``beta`` times less, until every ``every``
   rounds a throw-away round of random clients adds one more loss change, the fit goes on for 100 steps and the discounts end.
@@ -51,7 +51,7 @@ def step(
     mean: Literal["history", "zero"] = "history",
     count: Literal["remaining", "all"] = "remaining",
 ) -> tuple[Ints | Ask, Memory]:
-    """Clients whose losses say most about everybody's, after a warm-up that learns how losses move together (FedCor, CVPR 2022)."""
+    """Clients whose losses say most about everybody's; a warm-up learns how losses move together (FedCor, CVPR 2022)."""
     _check(every=every, dimension=dimension, noise=noise, gamma=gamma)
     candidates = np.flatnonzero(view.available)
     if not len(candidates):

@@ -1,8 +1,8 @@
 """Look at d random clients, train the m of them on which the present model is worst.
 
-Cho, Wang, Joshi: "Towards Understanding Biased Client Selection in Federated Learning", AISTATS 2022 (arXiv 2010.01243), section
-4: pow-d (``loss_source="exact"``), cpow-d (``"batch"``: the loss on one mini-batch) and rpow-d (``"stale"``: what the client
-reported when it last trained, infinite if never; no extra traffic). METHODS 4.2.
+Cho, Wang, Joshi: "Towards Understanding Biased Client Selection in Federated Learning", AISTATS 2022 (PMLR 151): pow-d
+(``loss_source="exact"``), cpow-d (``"batch"``: the loss on one mini-batch) and rpow-d (``"stale"``: what the client reported
+when it last trained, infinite if never; no extra traffic). METHODS 4.2.
 
 Differs from the paper:
 

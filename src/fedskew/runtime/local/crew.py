@@ -32,6 +32,7 @@ class TrainTask:
     job: LocalJob
     seed: int
     round: int
+    correction: Params | None = None  # added to every gradient
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class Alone:
 
     def _train_one(self, task: TrainTask, models: Params, out: Params) -> Reply:
         try:
-            result = self._trainer.train(task.client, models[task.start], out, task.job, task.seed, task.round)
+            result = self._trainer.train(task.client, models[task.start], out, task.job, task.seed, task.round, task.correction)
         except Exception as error:  # a sick client costs one update, not the round
             return Reply(None, failure=first_line(error))
         return Reply(out, *result)
@@ -163,7 +164,7 @@ class Team:
         replies: list[Reply] = [Reply(None, failure="never trained")] * len(tasks)
 
         def message(task: TrainTask) -> tuple[Any, ...]:
-            return ("train", task.client, task.job, task.seed, task.round)
+            return ("train", task.client, task.job, task.seed, task.round, task.correction)
 
         for i, answer, row in self._spread(tasks, models, message):
             if isinstance(answer, str):

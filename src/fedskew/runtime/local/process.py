@@ -59,7 +59,7 @@ class WorkerProcess:
                 "model", str(answer), "Check the model factory: it is called without arguments and returns a torch module"
             )
         self.layout = answer
-        shape = (2 * AHEAD, self.layout.size)  # rows 0..AHEAD-1 take models in, the others give them back
+        shape = (3 * AHEAD, self.layout.size)  # AHEAD rows take models in, AHEAD give them back, AHEAD take corrections in
         self._block_file = anonymous_file(4 * shape[0] * shape[1])
         self._rows = np.memmap(self._block_file, np.float32, "r+", shape=shape)
         self._holds: list[int | None] = [None] * AHEAD  # which start model lies in each input row
@@ -103,7 +103,11 @@ class WorkerProcess:
         target = next(row for row in range(AHEAD) if row not in used)
         self.pending.append((number, target))
         self._sources.append(source)
-        self.send(message[0], source, AHEAD + target, *message[1:])
+        name, *rest = message
+        if name == "train" and rest[-1] is not None:  # a correction travels like a model, its row in its place
+            self._rows[2 * AHEAD + target, : len(rest[-1])] = rest[-1]
+            rest[-1] = (2 * AHEAD + target, len(rest[-1]))
+        self.send(name, source, AHEAD + target, *rest)
 
     def finish(self) -> tuple[int, Any, Params]:
         """The answer to the oldest task: (task number, answer, row of parameters)."""

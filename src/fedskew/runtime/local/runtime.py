@@ -58,11 +58,22 @@ class LocalRuntime:
         """Everyone who has something to train on."""
         return self._population.num_examples > 0
 
-    def train(self, clients: Ids, models: Params, start: Ids, job: LocalJob, *, seed: int, round: int) -> Replies:
+    def train(
+        self,
+        clients: Ids,
+        models: Params,
+        start: Ids,
+        job: LocalJob,
+        *,
+        seed: int,
+        round: int,
+        corrections: Params | None = None,
+    ) -> Replies:
         """Train the clients, the largest first so that the workers finish together."""
         order = np.argsort(-self._population.num_examples[list(clients)], kind="stable")
         out = np.empty((len(clients), models.shape[1]), np.float32)
-        tasks = [TrainTask(int(clients[i]), int(start[i]), job, seed, round) for i in order]
+        added = [None] * len(clients) if corrections is None else corrections
+        tasks = [TrainTask(int(clients[i]), int(start[i]), job, seed, round, added[i]) for i in order]
         replies = self._crew.train(tasks, models, out)
         back = np.argsort(order)
         in_place = bool((order == np.arange(len(order))).all())

@@ -33,8 +33,8 @@ class Step(Protocol):
 class AutogradStep:
     """SGD with momentum, or Adam, on whatever autograd can differentiate."""
 
-    def __init__(self, model: FlatModule, job: LocalJob) -> None:
-        self._model, self._job, self._taken = model, job, 0
+    def __init__(self, model: FlatModule, job: LocalJob, correction: Tensor | None = None) -> None:
+        self._model, self._job, self._correction, self._taken = model, job, correction, 0
         self._received = model.trained.clone() if job.prox_mu else None
         self._first: Tensor | None = None  # momentum buffer, or Adam's mean of gradients
         self._second: Tensor | None = None  # Adam's mean of squares
@@ -54,6 +54,10 @@ class AutogradStep:
     def _update(self, gradient: Tensor) -> None:
         job, weights = self._job, self._model.trained
         self._taken += 1
+        if job.clip_norm:
+            gradient.mul_((job.clip_norm / gradient.norm().clamp(min=1e-12)).clamp(max=1.0))
+        if self._correction is not None:
+            gradient.add_(self._correction)
         if self._received is not None:
             gradient.add_(weights - self._received, alpha=job.prox_mu)
         if job.weight_decay:
@@ -90,13 +94,15 @@ def linear_layers(module: nn.Module) -> list[nn.Linear] | None:
 class FusedMLPStep:
     """Plain SGD, with weight decay and a proximal term if asked, on a plain ReLU network."""
 
-    def __init__(self, model: FlatModule, layers: list[nn.Linear], job: LocalJob) -> None:
+    def __init__(self, model: FlatModule, layers: list[nn.Linear], job: LocalJob, correction: Tensor | None = None) -> None:
         self._weights = [layer.weight.detach() for layer in layers]
         self._biases = [layer.bias.detach() for layer in layers]
         self._trained, self._lr = model.trained, job.lr
         self._keep = 1.0 - job.lr * (job.weight_decay + job.prox_mu)
-        self._pull = job.lr * job.prox_mu
-        self._received = model.trained.clone() if job.prox_mu else None
+        # What every step adds besides the loss's own gradient: lr * (prox_mu * received - correction).
+        self._constant = model.trained * (job.lr * job.prox_mu) if job.prox_mu else None
+        if correction is not None:
+            self._constant = (0.0 if self._constant is None else self._constant) - job.lr * correction
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """One step."""
@@ -122,13 +128,13 @@ class FusedMLPStep:
                 bias.mul_(self._keep)
             bias.sub_(delta.sum(0), alpha=self._lr)
             delta = below
-        if self._received is not None:
-            self._trained.add_(self._received, alpha=self._pull)
+        if self._constant is not None:
+            self._trained.add_(self._constant)
 
 
-def step_for(model: FlatModule, job: LocalJob) -> Step:
-    """The fastest step that does exactly what the job says."""
+def step_for(model: FlatModule, job: LocalJob, correction: Tensor | None = None) -> Step:
+    """The fastest step that does exactly what the job says; ``correction`` is added to every gradient."""
     layers = linear_layers(model.module)
-    if layers is not None and job.optimizer == "sgd" and not job.momentum:
-        return FusedMLPStep(model, layers, job)
-    return AutogradStep(model, job)
+    if layers is not None and job.optimizer == "sgd" and not job.momentum and not job.clip_norm:
+        return FusedMLPStep(model, layers, job, correction)
+    return AutogradStep(model, job, correction)

@@ -84,7 +84,14 @@ class Trainer:
         self.model.write(out)
 
     def train(
-        self, client: int, params: Params, out: Params, job: LocalJob, seed: int, round: int
+        self,
+        client: int,
+        params: Params,
+        out: Params,
+        job: LocalJob,
+        seed: int,
+        round: int,
+        correction: Params | None = None,
     ) -> tuple[float, float, int, int]:
         """Train one client; returns (loss, seconds, steps, examples)."""
         began = time.perf_counter()
@@ -95,15 +102,15 @@ class Trainer:
         self.model.read(params)
         loss = self._mean_loss(rows) if job.report_loss == "start" else float("nan")
         with seeded(seed_for(seed, "dropout", client, round)):
-            trained_loss, steps = self._epochs(rows, job, rng)
+            trained_loss, steps = self._epochs(rows, job, rng, correction)
         if job.report_loss == "end":
             loss = self._mean_loss(rows)
         self.model.write(out)
         return trained_loss if job.report_loss == "train" else loss, time.perf_counter() - began, steps, len(rows)
 
-    def _epochs(self, rows: Ints, job: LocalJob, rng: np.random.Generator) -> tuple[float, int]:
+    def _epochs(self, rows: Ints, job: LocalJob, rng: np.random.Generator, correction: Params | None) -> tuple[float, int]:
         self.model.module.train()
-        step: Step = step_for(self.model, job)
+        step: Step = step_for(self.model, job, None if correction is None else _tensor(correction))
         total, steps = torch.zeros(()), 0
         for _ in range(job.epochs):
             for x, y in self._batches(rows[rng.permutation(len(rows))], job.batch):

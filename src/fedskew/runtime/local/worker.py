@@ -54,8 +54,9 @@ def answer(trainer: Any, rows: Params, name: str, arguments: list[Any]) -> Any:
             return out
         source, target, *rest = arguments
         if name == "train":
-            client, job, seed, round = rest
-            return trainer.train(client, rows[source], rows[target], job, seed, round)
+            client, job, seed, round, place = rest
+            correction = None if place is None else rows[place[0], : place[1]]
+            return trainer.train(client, rows[source], rows[target], job, seed, round, correction)
         if name == "react":
             return trainer.react(rows[source])
         return trainer.score(rows[source], *rest)

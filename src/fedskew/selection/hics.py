@@ -1,0 +1,119 @@
+"""Group clients by how their training moves the output bias, and draw from the groups whose labels seem most balanced.
+
+Chen, Vikalo: "Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-IID Federated Learning" (HiCS-FL), NeurIPS
+2024 (arXiv 2310.00198), Algorithm 1; METHODS 4.14. With D_k the last update of the output bias, eqs 7, 9 and 10:
+
+    H_k = entropy(softmax(D_k / temperature)),   distance = arccos(cos(D_u, D_k)) + penalty |H_u - H_k|   -> hierarchical clusters
+    P(cluster) ~ exp(gamma_t * mean of H in it),   P(client in the cluster) ~ its examples,   gamma_t = gamma (1 - t / T)
+
+First everybody is drawn once. This rule reads label information out of updates: the threat note of METHODS 8 applies.
+
+Differs from the paper:
+- ``temperature`` must fit the size of the updates. The paper's 0.0025 goes with learning rate 0.001 and about 38 steps, that is
+  0.066 * rate * steps; set it by that rule.
+- A rule does not know the number of rounds: ``anneal_rounds`` is T; 0 keeps gamma constant.
+- Ward's method is run on the distances of eq 9 (the authors' code takes rows of the distance matrix for points, and means of
+  weight rows for D). ``clusters`` = 0 is their choice, one per client to draw.
+- Clusters are drawn one slot at a time from those that have clients left, so the m clients are distinct. A client that was asked but
+  never answered has the mean H and no direction; one without an update of its own is otherwise drawn first, whenever it appears.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from scipy.cluster.hierarchy import fcluster, linkage
+
+from fedskew.errors import RecipeError, RunError
+from fedskew.types import Feedback, Floats, Ints, Memory, Stateful, View
+
+
+def step(
+    memory: Memory,
+    view: View,
+    rng: np.random.Generator,
+    *,
+    temperature: float = 0.0025,
+    penalty: float = 10.0,
+    gamma: float = 4.0,
+    anneal_rounds: int = 0,
+    clusters: int = 0,
+    method: Literal["ward", "average", "complete"] = "ward",
+) -> tuple[Ints, Memory]:
+    """Draw never-tried clients first, then by clusters; ids in the order of choice. ``penalty`` is lambda of eq 9."""
+    if temperature <= 0:
+        raise RecipeError("selection.temperature", f"{temperature} is not positive", "About 0.066 * local.lr * steps a round")
+    known = dict(memory) if memory else {"seen": np.zeros(view.size, np.bool_)}
+    there = np.flatnonzero(view.available)
+    m = min(view.budget, len(there))
+    untried = rng.permutation(there[~known["seen"][there] & (view.times_selected[there] == 0)])[:m]
+    rest = np.setdiff1d(there, untried, assume_unique=True)
+    if len(untried) == m or "bias" not in known:
+        return np.concatenate([untried, rng.permutation(rest)[: m - len(untried)]]), known
+    entropies = fill_unknown(entropy_of(known["bias"][rest], temperature), known["seen"][rest])
+    labels = cluster(known["bias"][rest], entropies, penalty, min(clusters or view.budget, len(rest)), method)
+    cooled = gamma * max(0.0, 1 - view.round / anneal_rounds) if anneal_rounds else gamma
+    drawn = draw(labels, cooled * entropies, view.population.num_examples[rest], m - len(untried), rng)
+    return np.concatenate([untried, rest[drawn]]), known
+
+
+def entropy_of(updates: Floats, temperature: float) -> Floats:
+    """Entropy in nats of softmax(row / temperature): ln C for a client that seems balanced.
+
+    >>> entropy_of(np.array([[0.0, 0.0], [9.0, -9.0]]), 1.0).round(3).tolist()
+    [0.693, 0.0]
+    """
+    logits = (updates - updates.max(axis=1, keepdims=True)) / temperature
+    powers = np.exp(logits)
+    total = powers.sum(axis=1)
+    return np.asarray(np.log(total) - (powers * logits).sum(axis=1) / total, np.float64)
+
+
+def fill_unknown(entropies: Floats, seen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
+    """The mean of the others for clients whose update is not known."""
+    return np.where(seen, entropies, entropies[seen].mean() if seen.any() else 0.0)
+
+
+def cluster(updates: Floats, entropies: Floats, penalty: float, number: int, method: str) -> Ints:
+    """Labels 0.. of hierarchical clusters by eq 9, at most ``number`` of them."""
+    if len(updates) < 2:
+        return np.zeros(len(updates), np.int64)
+    lengths = np.linalg.norm(updates, axis=1, keepdims=True)
+    directions = updates / np.where(lengths > 0, lengths, 1.0)
+    above = np.triu_indices(len(updates), k=1)
+    angles = np.arccos(np.clip((directions @ directions.T)[above], -1.0, 1.0))
+    distances = angles + penalty * np.abs(entropies[above[0]] - entropies[above[1]])
+    return np.asarray(fcluster(linkage(distances, method), number, "maxclust") - 1, np.int64)
+
+
+def draw(labels: Ints, heat: Floats, num_examples: Ints, m: int, rng: np.random.Generator) -> Ints:
+    """m distinct positions: for each a cluster ~ exp(mean heat), then a member ~ examples."""
+    size = np.bincount(labels).astype(np.float64)
+    means = np.bincount(labels, weights=heat) / size
+    # a weighted draw without replacement inside each cluster, all at once: the largest log(u) / weight come first
+    keys = np.log(1 - rng.random(len(labels))) / np.maximum(num_examples, 1)
+    order = np.lexsort((-keys, labels))
+    begin, taken = np.searchsorted(labels[order], np.arange(len(size))), np.zeros(len(size), np.int64)
+    chosen = np.empty(m, np.int64)
+    for place, mark in enumerate(rng.random(m)):
+        left = np.where(taken < size, means, -np.inf)
+        edges = np.cumsum(np.exp(left - left.max()))
+        slot = int(np.searchsorted(edges, (1 - mark) * edges[-1]))
+        chosen[place] = order[begin[slot] + taken[slot]]
+        taken[slot] += 1
+    return chosen
+
+
+def learn(memory: Memory, feedback: Feedback, **options: object) -> Memory:
+    """Remember the last update of the output bias of every client that answered."""
+    classes, width = feedback.head_shape
+    if feedback.delta.shape[1] != classes * width + classes:
+        raise RunError("selection hics", "the model's output layer has no bias", "Use a model whose last layer has one")
+    seen = memory["seen"].copy()
+    bias = memory.get("bias", np.zeros((len(seen), classes))).copy()
+    bias[feedback.clients], seen[feedback.clients] = feedback.delta[:, -classes:], True
+    return {"seen": seen, "bias": bias}
+
+
+hics = Stateful(step, learn=learn)

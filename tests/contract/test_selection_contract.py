@@ -1,0 +1,100 @@
+"""What every selection rule promises, whatever it computes; :mod:`fedskew.testing` plays the rules in worlds without clients."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedskew.recipe import check_options
+from fedskew.schema import options_of
+from fedskew.selection import SELECTIONS
+from fedskew.selection.divfl import divfl
+from fedskew.selection.fedcor import fedcor
+from fedskew.selection.oort import oort
+from fedskew.testing import World, check_selection, play
+from fedskew.types import Stateful
+
+RULES: dict[str, Any] = {"fedcor": fedcor, "oort": oort, "divfl": divfl, **SELECTIONS}
+OWN_NUMBER = {"one_per_cluster", "stratified", "psi_pfl"}  # how many they choose follows from the clusters or the cohort
+QUICK: dict[str, dict[str, Any]] = {"fedcor": {"warm_up": 1, "every": 2, "first_steps": 15, "steps": 5}}
+BY_ID = {
+    "round_robin": "goes by the numbers of the clients: that is the rule",
+    "fedcls": "leaders are found by scanning the numbers of the clients upwards (METHODS 4.4)",
+}
+
+every_rule = pytest.mark.parametrize("name", sorted(RULES))
+worlds = st.builds(
+    World,
+    clients=st.integers(1, 14),
+    budget=st.integers(1, 16),
+    rounds=st.integers(1, 6),
+    seed=st.integers(0, 2**32 - 1),
+    available=st.sampled_from(["all", "some", "some", "none"]),
+    reports=st.sampled_from(["all", "some", "none"]),
+    clusters=st.sampled_from(["few", "one", "each", "loose"]),
+    everything=st.booleans(),
+)
+
+
+def check(name: str, *of: World) -> None:
+    given = {"worlds": of} if of else {}
+    check_selection(RULES[name], fills_budget=name not in OWN_NUMBER, **given, **QUICK.get(name, {}))
+
+
+def rounds_of(name: str, world: World, draws: int = 0) -> list[set[int]]:
+    played = play(RULES[name], world, draws=draws, fills_budget=name not in OWN_NUMBER, **QUICK.get(name, {}))
+    return [set(p.ids.tolist()) for p in played]
+
+
+@every_rule
+def test_the_worlds_that_broke_rules_before(name: str) -> None:
+    check(name)
+
+
+@every_rule
+@settings(max_examples=15, deadline=None)
+@given(world=worlds)
+def test_every_promise_in_any_world(name: str, world: World) -> None:
+    check(name, world)
+
+
+@every_rule
+@pytest.mark.parametrize("seed", [0, 1])
+def test_renaming_clients_renames_the_answer(name: str, seed: int) -> None:
+    """Exactly, for a rule that draws nothing; otherwise every client is chosen equally often under its old and its new name."""
+    if name in BY_ID:
+        pytest.skip(BY_ID[name])
+    world = World(clients=9, budget=3, rounds=4, seed=seed)
+    order = np.random.default_rng(seed).permutation(world.clients)
+    renamed = World(clients=9, budget=3, rounds=4, seed=seed, order=tuple(order.tolist()))
+    plain = [rounds_of(name, world, draws) for draws in range(5)]
+    if all(rounds == plain[0] for rounds in plain):
+        assert [{int(order[i]) for i in ids} for ids in rounds_of(name, renamed)] == plain[0]
+        return
+    plays, often = 80, np.zeros((2, world.rounds, world.clients))
+    for draws in range(plays):
+        for row, (those, named) in enumerate([(world, np.arange(world.clients)), (renamed, order)]):
+            for round, ids in enumerate(rounds_of(name, those, 100 + draws)):
+                often[row, round, named[list(ids)]] += 1
+    share = often.mean(axis=0) / plays
+    deviation = np.sqrt(np.maximum(share * (1 - share), 1 / plays) * 2 / plays)
+    assert (np.abs(often[0] - often[1]) / plays < 4.5 * deviation).all()
+
+
+@every_rule
+def test_the_signature_is_a_recipe_schema(name: str) -> None:
+    rule = RULES[name]
+    step = rule.step if isinstance(rule, Stateful) else rule
+    parameters = list(inspect.signature(step).parameters.values())
+    supplied = ["memory", "view", "rng"] if isinstance(rule, Stateful) else ["view", "rng"]
+    assert [p.name for p in parameters[: len(supplied)]] == supplied
+    assert all(p.kind is p.KEYWORD_ONLY and p.annotation is not p.empty for p in parameters[len(supplied) :])
+    options = options_of(rule)
+    given = {key: option.default for key, option in options.items() if not option.required}
+    assert check_options("selection", options, given) == given
+    assert inspect.getdoc(step)
