@@ -1,6 +1,6 @@
 """How well a short probe reveals the clients' label mixes: METHODS 8.3 again, then on Fashion-MNIST and CIFAR-10.
 
-``python evidence/estimation.py`` runs everything (about 12 minutes on one core) and writes ``results.csv``, ``results.json``
+``python evidence/estimation.py`` runs everything (about 15 minutes of one core) and writes ``results.csv``, ``results.json``
 and the page ``README.md`` into ``evidence/estimation``. ``--quick`` runs the digits cells with one seed and writes into
 ``runs/estimation-quick`` (seconds); ``--page`` only writes the page again from ``results.json``. The words of the page that
 are not numbers are in ``reading.md``; what a cell is and how it is measured in ``measurement.py`` beside it.
@@ -59,8 +59,8 @@ def summary(cell: Cell, estimator: str, results: Sequence[dict[str, float]]) -> 
     return row | {"total_variation_by_seed": [round(result["total_variation"], 5) for result in results]}
 
 
-def facts(seconds: float, command: str) -> dict[str, Any]:
-    """When, from what and how the numbers were made."""
+def facts(command: str) -> dict[str, Any]:
+    """When, from what and how the numbers are made; to be asked before the run, because the code may change during it."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], cwd=HERE.parent, capture_output=True, text=True, check=False).stdout.strip()
@@ -70,7 +70,6 @@ def facts(seconds: float, command: str) -> dict[str, Any]:
         "commit": git("rev-parse", "--short", "HEAD")
         + (" with uncommitted changes" if git("status", "--short", "../src") else ""),
         "command": command,
-        "minutes": round(seconds / 60, 1),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
@@ -98,9 +97,9 @@ def main() -> None:
     if not given.page:
         torch.set_num_threads(1)
         chosen = [replace(cell, seeds=1) for cell in cells() if cell.dataset == "digits"] if given.quick else cells()
-        began = time.monotonic()
+        about = facts("python evidence/estimation.py" + " --quick" * given.quick)
         rows = run_all(chosen)
-        save(folder, facts(time.monotonic() - began, "python evidence/estimation.py" + " --quick" * given.quick), rows)
+        save(folder, about | {"cpu minutes": round(time.process_time() / 60, 1)}, rows)
     print(write_page(folder, None if given.quick else HERE / "reading.md"))
 
 

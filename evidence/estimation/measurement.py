@@ -24,7 +24,7 @@ from fedskew.signal.estimators import estimate
 from fedskew.signal.quality import estimation_quality
 from fedskew.types import Floats, HeadUpdates, Ints
 
-CLIENTS, BATCH, AUXILIARY = 20, 32, 100
+CLIENTS, AUXILIARY, WHOLE = 20, 100, 1 << 20
 SHIPPED = ("eq7_raw", "sqrt_raw", "eq7_delta", "sqrt_delta", "bias_linear", "rlu")  # the order of METHODS 8.3
 ESTIMATORS = (*SHIPPED, "bias_start", "uniform")
 FIGURES = ("total_variation", "kappa_support", "kappa_floor", "false_mass", "presence_precision", "presence_recall")
@@ -52,7 +52,7 @@ EPOCH_SECONDS = {"digits": 0.03, "fmnist": 1.4, "cifar10": 10.0}  # all clients,
 class Cell:
     """One line of a table: a federation, a probe and a start."""
 
-    table: str  # methods | open | larger
+    table: str  # methods | open | larger | step
     dataset: str
     split: str
     epochs: int
@@ -60,6 +60,7 @@ class Cell:
     init: str
     seeds: int
     pixels: str = "standardised"  # or "0..1"
+    batch: int = 32  # WHOLE: one step on everything a client has
 
 
 def cells() -> list[Cell]:
@@ -79,14 +80,21 @@ def cells() -> list[Cell]:
         "fmnist": [(1, 0.01, 3), (5, 0.01, 3), (1, 0.001, 3), (1, 0.0001, 3)],
         "cifar10": [(1, 0.01, 2), (5, 0.01, 1), (1, 0.001, 1)],
     }
+    starts = {"fmnist": ("bacsa", "torch", "glorot"), "cifar10": ("bacsa", "glorot")}
     larger = [
         Cell("larger", dataset, split, epochs, lr, init, seeds)
         for dataset, probes_of in plan.items()
         for split in ("Dir .5", "Dir .1", "CCDD 2")
         for epochs, lr, seeds in probes_of
-        for init in ("bacsa", "glorot")
+        for init in starts[dataset]
     ]
-    return digits + unsaid + larger
+    step = [
+        Cell("step", dataset, split, 1, 0.01, init, seeds, batch=WHOLE)
+        for dataset, seeds in (("digits", 3), ("fmnist", 3), ("cifar10", 1))
+        for split in ("Dir .5", "Dir .1", "CCDD 2")
+        for init in ("bacsa", "torch", "glorot")
+    ]
+    return digits + unsaid + larger + step
 
 
 # ---------------------------------------------------------------- one cell
@@ -122,7 +130,7 @@ def run_cell(cell: Cell, seed: int) -> dict[str, dict[str, float]]:
     if cell.pixels == "0..1":  # digits have 17 grey levels, 0 to 16
         dataset = replace(dataset, mean=np.zeros((), np.float32), std=np.full((), 16 / 255, np.float32))
     shards = divide(dataset, cell.split, seed)
-    probe = {"probe": "all", "method": "rlu", "epochs": cell.epochs, "batch": BATCH, "lr": cell.lr}
+    probe = {"probe": "all", "method": "rlu", "epochs": cell.epochs, "batch": cell.batch, "lr": cell.lr}
     with LocalRuntime(store_of(shards), lambda: build(dataset, cell.init), workers=1) as runtime:
         first = runtime.initial(seed)
         softmax = runtime.auxiliary(first[None]).class_softmax[0].mean(axis=0)

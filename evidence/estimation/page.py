@@ -39,6 +39,7 @@ NOTES = {
         "whether Dirichlet clients are capped at n / K examples."
     ),
     "larger": "All training rows but the 100 auxiliary ones. Seeds are few where an epoch is slow.",
+    "step": "A probe of one step, lr 0.01, on everything a client has, in one batch.",
     "presence": (
         "BACSA start. In each field: κ on the support in percent / false mass / precision / recall of “has this class” at "
         "0.5 / C (METHODS 8.4)."
@@ -58,6 +59,7 @@ def write_page(folder: Path, reading: Path | None) -> Path:
         section("Digits: other starts, smaller learning rate", "digits", besides(grouped)),
         section("Digits: what METHODS leaves open", "open", plain(grouped, "open", ("split", "epochs", "pixels", "init"))),
         section("Fashion-MNIST and CIFAR-10", "larger", larger(grouped)),
+        section("One step on the whole client", "step", plain(grouped, "step", ("dataset", "split", "init", "seeds"))),
         section("Which classes are there", "presence", presence(grouped)),
         "## How these numbers were made\n\n" + "\n".join(f"- {name}: {value}" for name, value in stored["facts"].items()),
     ]
@@ -153,7 +155,7 @@ def presence(grouped: Grouped) -> list[str]:
     chosen = ("eq7_raw", "sqrt_delta", "bias_linear", "rlu")
     lines = []
     for (name, dataset, split, epochs, lr, init, _), cell in grouped.items():
-        if name != "open" and init == "bacsa":
+        if name in ("methods", "larger") and init == "bacsa":
             fields = [
                 f"{cell[e]['kappa_support']:.0f} / {short(cell[e]['false_mass'])} / "
                 f"{cell[e]['presence_precision']:.2f} / {cell[e]['presence_recall']:.2f}"

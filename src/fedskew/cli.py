@@ -1,4 +1,4 @@
-"""The command line: ``fedskew run | list | data``."""
+"""The command line: ``fedskew run | list | data | measure | privacy``."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from fedskew import cli_measure
 from fedskew import recipe as recipes
 from fedskew.display import RunProgress, summary_table
 from fedskew.errors import FedskewError, RecipeError, did_you_mean
@@ -33,6 +34,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Datasets: what there is, fetch one, look at one.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_app, name="data")
+app.command("measure")(cli_measure.measure)
+app.command("privacy")(cli_measure.privacy)
 
 out_console = Console()
 err_console = Console(stderr=True)

@@ -22,11 +22,6 @@ from fedskew.measure.layout import Form
 out_console = Console()
 err_console = Console(stderr=True)
 TABLES = ("data", "partition", "signal", "distance", "clustering")  # what --set may change here
-PRIVACY_NOTES = (
-    "recall, precision: of 'this client has this class', said from a share of 0.5 / C up, so below 1 for small shares anyway",
-    "ARI: agreement with the groups found on exact counts; the last row has no noise but other random draws in the clustering",
-    "mean ± standard deviation; the noise cannot be seeded, another run differs within the spread",
-)
 
 Source = Annotated[str | None, typer.Argument(help="A run folder, or a CSV or Parquet file of label counts.")]
 Data = Annotated[str | None, typer.Option(help="A dataset to divide instead (default digits; see: fedskew data list).")]
@@ -72,6 +67,7 @@ def measure(
     """Say how skewed a federation is, who groups with whom, and what each paper's rule would do with it."""
     from fedskew.measure import measurement
     from fedskew.measure.payload import measurement_payload
+    from fedskew.report.terminal import show_measurement
 
     changes = _assignments(set_ or [])
     given = _settings(data, partition, clients, folder, changes, signal, epsilon, distance, clustering)
@@ -96,7 +92,7 @@ def measure(
     if as_json:
         print(_one_key_per_line(measurement_payload(found) | {"files": [str(path) for path in saved]}))
     else:
-        _show(found, saved)
+        show_measurement(found, saved, out_console)
 
 
 def privacy(
@@ -122,6 +118,7 @@ def privacy(
     """Say how wrong label mixes and groups become when clients add noise to their counts, budget by budget."""
     from fedskew.measure import privacy as noise
     from fedskew.measure.payload import privacy_payload
+    from fedskew.report.terminal import show_privacy
 
     given = _settings(data, partition, clients, folder, _assignments(set_ or []), "private", None, distance, clustering)
     budgets = _budgets(epsilons)
@@ -142,7 +139,7 @@ def privacy(
     if as_json:
         print(_one_key_per_line(privacy_payload(table)))
     else:
-        _show_privacy(table)
+        show_privacy(table, out_console)
 
 
 # ---------------------------------------------------------------- what is asked for
@@ -281,41 +278,6 @@ def _save_figures(found: Any, folder: Path | None, step: Callable[[str], None]) 
     from fedskew.report.figures import save_figures
 
     return save_figures(found, folder, on_step=step)
-
-
-def _show(found: Any, saved: Sequence[Path]) -> None:
-    from fedskew.measure.wording import thresholds_text, verdict
-    from fedskew.report.tables import facts_table, group_notes, groups_table, skew_table
-
-    for table in (facts_table(found), skew_table(found), groups_table(found)):
-        out_console.print(table)
-        out_console.print()
-    for note in (*group_notes(found), *found.counts.notes):
-        _say(f"note: {note}", style="dim")
-    _say(thresholds_text(), style="dim")
-    if saved:
-        names = ", ".join(path.name for path in saved)
-        _say(f"figures, sorted by {found.chosen_grouping.how}: {names} in {saved[0].parent}", style="dim")
-    out_console.print()
-    _say(verdict(found), style="bold")
-
-
-def _show_privacy(table: Any) -> None:
-    from fedskew.report.tables import noise_table
-
-    _say(f"{table.counts.source}; {table.mechanism} noise, {table.neighbours}, {table.repeats} releases each")
-    out_console.print()
-    out_console.print(noise_table(table))
-    out_console.print()
-    for note in table.counts.notes:
-        _say(f"note: {note}", style="dim")
-    for line in PRIVACY_NOTES:
-        _say(line, style="dim")
-
-
-def _say(text: str, style: str = "") -> None:
-    """A line of text, names in it taken literally; not broken up when it goes into a file or a pipe."""
-    out_console.print(text, style=style, markup=False, highlight=False, soft_wrap=not out_console.is_terminal)
 
 
 def _one_key_per_line(content: Mapping[str, Any]) -> str:

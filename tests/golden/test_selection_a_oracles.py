@@ -1,4 +1,4 @@
-"""METHODS section 12: FedLECC (i) to (vi), the limits of Power-of-Choice, HACCS with one cluster. Numbers are the document's."""
+"""METHODS section 12: FedLECC (i) to (vi), limits of Power-of-Choice, HACCS with one cluster. All numbers are from there."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import gzip
 
 import numpy as np
 import pytest
+
 from fedskew.errors import DataError, FedskewError, SignalError
 from fedskew.measure import Counts, read_counts
 

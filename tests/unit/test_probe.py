@@ -30,9 +30,7 @@ def one_sgd_path(client, round, model):
 
 
 def runtime(script=one_sgd_path):
-    made = ScriptedRuntime(COUNTS, size=HEAD.size, script=script)
-    made._layout = HEAD
-    return made
+    return ScriptedRuntime(COUNTS, layout=HEAD, script=script)
 
 
 def probe(world, **changes):

@@ -26,8 +26,7 @@ class World(ScriptedRuntime):
     """Losses are the client's number plus the model's first entry; training adds the client's number + 1 everywhere."""
 
     def __init__(self):
-        super().__init__(COUNTS, size=LAYOUT.size, script=lambda c, r, m: Reply(m + np.float32(c + 1), 0.5 + c, 1.0, 2, 10))
-        self._layout = LAYOUT
+        super().__init__(COUNTS, layout=LAYOUT, script=lambda c, r, m: Reply(m + np.float32(c + 1), 0.5 + c, 1.0, 2, 10))
         self.asked = []
 
     def evaluate_clients(self, clients, models, start, which, *, max_examples=0, seed=0, round=0):

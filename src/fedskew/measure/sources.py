@@ -58,7 +58,11 @@ def counts_of_run(folder: str | Path, *, progress: Progress | None = None) -> tu
 def describe(resolved: Mapping[str, Any], shards: Shards, seed: int) -> str:
     """One line: data, partition with the option that makes it, clients, seed."""
     telling = ("alpha", "similarity", "classes_per_client", "column")
-    inside = ", ".join(f"{key} = {value}" for key, value in resolved["partition"].items() if key in telling)
+    inside = ", ".join(
+        f"{key} = {value if isinstance(value, str) else format(value, 'g')}"
+        for key, value in resolved["partition"].items()
+        if key in telling
+    )
     partition = resolved["partition"]["use"] + (f" ({inside})" if inside else "")
     return f"{resolved['data']['use']}, {partition}, {plural(shards.clients, 'client')}, seed {seed}"
 

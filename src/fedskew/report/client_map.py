@@ -103,7 +103,7 @@ def _draw_cells(axes: Axes, places: Floats, labels: Ints, colours: list[str]) ->
     pairs, members = np.unique(np.column_stack([own.reshape(-1), labels]), axis=0, return_counts=True)
     winner = np.lexsort((members, pairs[:, 0]))[np.searchsorted(np.sort(pairs[:, 0]), np.arange(len(cells)), side="right") - 1]
     full = 330.0 / CELLS  # points: the axes are about 330 wide
-    area = full**2 * (0.15 + 0.85 * np.log1p(crowd) / np.log1p(crowd.max()))
+    area = full**2 * (0.3 + 0.7 * np.log1p(crowd) / np.log1p(crowd.max()))
     middle = (cells + 0.5) * size
     axes.scatter(middle[:, 0], middle[:, 1], s=area, c=_colours(pairs[winner, 1], colours), linewidths=0, rasterized=True)
     _corner(axes, f"a dot: 1 to {crowd.max():,} clients (logarithmic)")

@@ -103,7 +103,7 @@ def noise_table(table: PrivacyTable) -> Table:
     for head in ("ε", "total variation", "recall", "precision", "HD seen"):
         out.add_column(head, justify="right", min_width=11 if head == "total variation" else None)
     for rule in table.rules:
-        out.add_column(f"ARI {rule.clustering} {rule.distance}", justify="right")
+        out.add_column(f"ARI\n{rule.clustering}\n{rule.distance}", justify="right")
     for row in table.rows:
         out.add_row(*_noise_cells(row, [rule.key for rule in table.rules]))
     return out

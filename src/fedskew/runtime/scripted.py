@@ -22,13 +22,19 @@ Script = Callable[[int, int, Params], Reply]  # client, round, received model ->
 
 
 class ScriptedRuntime:
-    """Clients with the given label counts (K, C); every training step moves the model a little, differently for each client."""
+    """Clients with label counts (K, C); training moves the model a little, differently for each client."""
 
     def __init__(
-        self, counts: Ints, *, size: int = 6, script: Script | None = None, population: Population | None = None
+        self,
+        counts: Ints,
+        *,
+        size: int = 6,
+        layout: Layout | None = None,
+        script: Script | None = None,
+        population: Population | None = None,
     ) -> None:
         self._counts = np.asarray(counts, np.int64)
-        self._layout = Layout.of([("weight", (size - 2,), "weight"), ("bias", (2,), "weight")])
+        self._layout = layout or Layout.of([("weight", (size - 2,), "weight"), ("bias", (2,), "weight")])
         self._population = population or Population(self._counts.sum(axis=1))
         self._script = script
 

@@ -11,12 +11,12 @@ within [0.1, 10]: a client with a good channel may be used more often.
 
 Differs from the paper:
 - Eqs 10-11 are garbled: the "variance" printed there is smallest when the chosen clients are IDENTICAL, one of its symbols is
-  undefined, and the fairness term (about 37 at r = 100, m_k = 50) drowns the other (at most 1). ``objective = "literal"`` is that
-  formula, for the record only: it is WORSE THAN RANDOM. Imbalance of the sets chosen from 20 Dirichlet(0.1) clients, 5 at a time:
-  group 0.017, random 0.095, literal 0.295 (METHODS 4.8).
+  undefined, and the fairness term (about 37 at r = 100, m_k = 50) drowns the other (at most 1). ``objective = "literal"`` is
+  that formula, for the record only: it is WORSE THAN RANDOM. Imbalance of the sets chosen from 20 Dirichlet(0.1) clients, 5 at
+  a time: group 0.017, random 0.095, literal 0.295 (METHODS 4.8).
 - The root in eq 11 is a mangled combinatorial-UCB bonus. ``objective = "ucb"`` is the bonus unmangled, after everybody has been
-  chosen once; ``"penalty_raw"`` is the term as printed beside the group balance (wants gamma near 0.001). METHODS 4.8 divides the
-  bonus by the SNR; that would reward bad channels, so here ``use_snr`` multiplies it by s_k inside the root.
+  chosen once; ``"penalty_raw"`` is the term as printed, beside the group balance (wants gamma near 0.001). METHODS 4.8 divides
+  the bonus by the SNR; that would reward bad channels, so here ``use_snr`` multiplies it by s_k inside the root.
 - theta of eq 11 only rescales gamma; it is 1 / median SNR, so that s_k has no unit.
 - ``solver``: the paper does not say how its mixed-integer problem is solved. See :mod:`fedskew.selection.balance`.
 """
@@ -99,12 +99,15 @@ def channel_quality(view: View, clients: Ints) -> Floats:
 def unfairness(objective: str, gamma: float, view: View, clients: Ints, quality: Floats) -> Floats:
     """What choosing each client costs; a bonus is negative."""
     times, r = view.times_selected[clients].astype(np.float64), view.round
+    cost: Floats
     if objective == "group":
-        return gamma * np.sqrt(times / max(1, r - 1) / quality)
-    if objective == "ucb":
+        cost = gamma * np.sqrt(times / max(1, r - 1) / quality)
+    elif objective == "ucb":
         bonus = gamma * np.sqrt(3 * np.log(r) * quality / (2 * np.maximum(times, 1)))
-        return np.where((times == 0) & (gamma > 0), -bonus - _first(view, bonus), -bonus)
-    return gamma * np.sqrt(3 * np.log(r) * 2 * times / quality)  # as printed in eq 11, theta = 1 / median SNR
+        cost = -bonus - np.where((times == 0) & (gamma > 0), _first(view, bonus), 0.0)
+    else:  # as printed in eq 11, theta = 1 / median SNR
+        cost = gamma * np.sqrt(3 * np.log(r) * 2 * times / quality)
+    return cost
 
 
 def _first(view: View, bonus: Floats) -> float:

@@ -55,7 +55,8 @@ def step(
     m, candidates = min(view.budget, int(view.available.sum())), np.flatnonzero(view.available & known)
     chosen = candidates[:0]
     if len(candidates):
-        between = kept["distances"][np.ix_(candidates, np.flatnonzero(known))]
+        between = kept["distances"] if len(candidates) == view.size else kept["distances"][candidates]
+        between = between if known.all() else between[:, known]
         width = len(candidates) if solver == "lazy" else max(m, int(subsample * view.size))
         chosen = candidates[_greedy(between, min(m, len(candidates)), width, rng)]
     rest = np.flatnonzero(view.available & ~known)

@@ -1,7 +1,7 @@
 """Draw clients one after another, each time favouring those that make the labels of the group more balanced.
 
-Zhang, Li, Tang, Sun, Chen, Zhang, Chen, Chen, Li: "Fed-CBS: A Heterogeneity-Aware Client Sampling Mechanism for Federated Learning
-via Class-Imbalance Reduction", ICML 2023; METHODS 4.10. How unbalanced a group is:
+Zhang, Li, Tang, Sun, Chen, Zhang, Chen, Chen, Li: "Fed-CBS: A Heterogeneity-Aware Client Sampling Mechanism for Federated
+Learning via Class-Imbalance Reduction", ICML 2023; METHODS 4.10. How unbalanced a group is:
 
     QCID(S) = sum_c (n_c(S) / n(S) - 1/C)^2 = (sum over i, j in S of G_ij) / n(S)^2 - 1/C,     G = N N^T for the counts N (K, C)
 
@@ -9,12 +9,12 @@ The first client is drawn with probability ~ 1 / QCID({k})^beta_1 + lambda sqrt(
 ~ QCID(S)^beta_(j-1) / QCID(S with k)^beta_j; the exponents rise from 1 to 10. T_k starts at 1.
 
 Differs from the paper:
-- Known to us from METHODS and a third-party implementation, not re-read; that one takes the argmax for the first client, floors QCID
-  at 1e-3 and has lambda, as here, to be tuned.
-- Probabilities are formed in log space with QCID floored at 1e-12; the factor QCID(S)^beta_(j-1) is the same for every k and drops
-  out. The best of ``draws`` groups is kept.
-- G is computed by its owner here, so it never needs to exist: its sums over S are products with n(S). The original obtains it under
-  homomorphic encryption because clients do not disclose N.
+- Known to us from METHODS, which read a third-party implementation; that one takes the argmax for the first client and floors
+  QCID at 1e-3. lambda = 1 is to be tuned.
+- Probabilities are formed in log space with QCID floored at 1e-12; the factor QCID(S)^beta_(j-1) is the same for every k and
+  drops out. The best of ``draws`` groups is kept.
+- The original obtains G under homomorphic encryption, because its clients do not disclose N. Here N is the signal, so G need
+  not exist: its sums over S and k are products of two rows of counts.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def fed_cbs(view: View, rng: np.random.Generator, *, exploration: float = 1.0, d
     counts = view.signal.rows[there] * sizes[:, None]
     bonus = np.sqrt(3 * np.log(view.round) / (2 * (1.0 + view.times_selected[there])))
     groups, worth = draw_groups(counts, sizes, exploration * bonus, m, draws, rng)
-    return there[groups[int(np.argmin(worth))]]
+    best: Ints = groups[int(np.argmin(worth))]
+    return there[best]
 
 
 def draw_groups(
@@ -73,7 +74,9 @@ def _relative(log_chances: Floats) -> Floats:
 def _draw(chances: Floats, rng: np.random.Generator) -> Ints:
     """One index from each row, with probability proportional to the chances (0: never)."""
     edges = np.cumsum(chances, axis=1)
-    marks = (1 - rng.random((len(edges), 1))) * edges[:, -1:]  # in (0, total]: the first edge at or above is never a zero chance
+    marks = (1 - rng.random((len(edges), 1))) * edges[
+        :, -1:
+    ]  # in (0, total]: the first edge at or above is never a zero chance
     return np.asarray((edges < marks).sum(axis=1), np.int64)
 
 

@@ -1,7 +1,7 @@
 """Take the clusters on which the model is worst, and in each of them the clients on which it is worst.
 
 Jimenez-Gutierrez, Giunta, Hassanzadeh, Anagnostopoulos, Chatzigiannakis, Vitaletti: "FedLECC: Cluster- and Loss-Guided Client
-Selection for Federated Learning under Non-IID Data" (paper 000), Algorithm 1. METHODS 4.6.
+Selection for Federated Learning under Non-IID Data", arXiv 2603.08911, 2026 (paper 000), Algorithm 1. METHODS 4.6.
 
 Differs from the paper:
 
@@ -66,14 +66,13 @@ def fedlecc(
     labels = labels_of(view, "fedlecc") if rank_clusters != "ignore" else np.zeros(view.size, np.int64)
     loss, usable = aged_loss(view, ageing), view.available & ~failed(view)
     grouped = group(np.flatnonzero(usable if usable.any() else view.available), labels)
-    values, means, urgency = rate(grouped, loss, explore=unseen == "explore")
+    values, means, first = rate(grouped, loss, explore=unseen == "explore")
     nothing_known = np.isnan(loss[grouped.clients]).all()
     if nothing_known or rank_clients == "random":
         values = rng.random(len(values))
     if nothing_known or rank_clusters == "random":
-        means = urgency = rng.random(len(means))
-    order = np.lexsort((-means, -urgency))  # stable: ties to the lower cluster
-    ranked = order[grouped.sizes[order] > 0]
+        means, first = rng.random(len(means)), np.zeros(len(means), np.bool_)
+    ranked = rank(grouped, means, first, top_clusters + view.budget)  # line 13 never gets further: each has a client to give
     chosen = algorithm_1(grouped, values, ranked, view.budget, top_clusters, overflow)
     return _fill_up(chosen, view, usable)
 
@@ -96,14 +95,14 @@ def failed(view: View) -> Bools:
     return without
 
 
-def rate(grouped: Groups, loss: Floats, *, explore: bool) -> tuple[Floats, Floats, Floats]:
-    """What clients (n,) count with, mean known loss per cluster (k,), and what clusters are ranked by before that mean.
+def rate(grouped: Groups, loss: Floats, *, explore: bool) -> tuple[Floats, Floats, Bools]:
+    """What clients (n,) count with, mean known loss per cluster (k,), and which clusters come before all others.
 
     >>> grouped = group(np.arange(5), np.array([0, 0, 1, 1, 2]))
     >>> rate(grouped, np.array([1.0, np.nan, 2.0, 4.0, np.nan]), explore=False)
-    (array([ 1.,  1.,  2.,  4., inf]), array([ 1.,  3., inf]), array([ 1.,  3., inf]))
+    (array([ 1.,  1.,  2.,  4., inf]), array([ 1.,  3., inf]), array([False, False, False]))
     >>> rate(grouped, np.array([1.0, np.nan, 2.0, 4.0, np.nan]), explore=True)
-    (array([ 1., inf,  2.,  4., inf]), array([ 1.,  3., inf]), array([inf,  3., inf]))
+    (array([ 1., inf,  2.,  4., inf]), array([ 1.,  3., inf]), array([ True, False,  True]))
     """
     own, k = np.repeat(np.arange(len(grouped.sizes)), grouped.sizes), len(grouped.sizes)
     given = loss[grouped.clients]
@@ -113,7 +112,14 @@ def rate(grouped: Groups, loss: Floats, *, explore: bool) -> tuple[Floats, Float
     # rounded, so that clusters of equal losses tie: (0.1 + 0.1 + 0.1) / 3 is not 0.1
     means = np.where(count > 0, np.round(total / np.maximum(count, 1), 12), np.inf)
     values = np.where(seen, given, np.inf if explore else means[own])
-    return values, means, np.where(explore & (count < grouped.sizes), np.inf, means)
+    return values, means, explore & (count < grouped.sizes)
+
+
+def rank(grouped: Groups, means: Floats, first: Bools, count: int) -> Ints:
+    """The ``count`` clusters with members that lead the ranking: those marked ``first``, then by mean, ties to the lower number."""
+    there = grouped.sizes > 0
+    parts = [np.flatnonzero(there & first), np.flatnonzero(there & ~first)]
+    return np.concatenate([part[highest(means[part], count)] for part in parts])[:count]
 
 
 def algorithm_1(grouped: Groups, values: Floats, ranked: Ints, budget: int, top: int, overflow: Overflow) -> Ints:

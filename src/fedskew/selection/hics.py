@@ -3,7 +3,7 @@
 Chen, Vikalo: "Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-IID Federated Learning" (HiCS-FL), NeurIPS
 2024 (arXiv 2310.00198), Algorithm 1; METHODS 4.14. With D_k the last update of the output bias, eqs 7, 9 and 10:
 
-    H_k = entropy(softmax(D_k / temperature)),   distance = arccos(cos(D_u, D_k)) + penalty |H_u - H_k|   -> hierarchical clusters
+    H_k = entropy(softmax(D_k / temperature)),   distance(u, k) = arccos(cos(D_u, D_k)) + penalty |H_u - H_k|  -> clusters
     P(cluster) ~ exp(gamma_t * mean of H in it),   P(client in the cluster) ~ its examples,   gamma_t = gamma (1 - t / T)
 
 First everybody is drawn once. This rule reads label information out of updates: the threat note of METHODS 8 applies.
@@ -14,19 +14,22 @@ Differs from the paper:
 - A rule does not know the number of rounds: ``anneal_rounds`` is T; 0 keeps gamma constant.
 - Ward's method is run on the distances of eq 9 (the authors' code takes rows of the distance matrix for points, and means of
   weight rows for D). ``clusters`` = 0 is their choice, one per client to draw.
-- Clusters are drawn one slot at a time from those that have clients left, so the m clients are distinct. A client that was asked but
-  never answered has the mean H and no direction; one without an update of its own is otherwise drawn first, whenever it appears.
+- Clusters are drawn one slot at a time from those that have clients left, so the m clients are distinct. A client that was
+  never asked is drawn first, whenever it appears; one that was asked but never answered counts with the mean H, no direction.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import pdist, squareform
 
 from fedskew.errors import RecipeError, RunError
-from fedskew.types import Feedback, Floats, Ints, Memory, Stateful, View
+from fedskew.types import Bools, Feedback, Floats, Ints, Memory, Stateful, View
+
+Linkage: TypeAlias = Literal["ward", "average", "complete"]
 
 
 def step(
@@ -39,7 +42,7 @@ def step(
     gamma: float = 4.0,
     anneal_rounds: int = 0,
     clusters: int = 0,
-    method: Literal["ward", "average", "complete"] = "ward",
+    method: Linkage = "ward",
 ) -> tuple[Ints, Memory]:
     """Draw never-tried clients first, then by clusters; ids in the order of choice. ``penalty`` is lambda of eq 9."""
     if temperature <= 0:
@@ -70,21 +73,21 @@ def entropy_of(updates: Floats, temperature: float) -> Floats:
     return np.asarray(np.log(total) - (powers * logits).sum(axis=1) / total, np.float64)
 
 
-def fill_unknown(entropies: Floats, seen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
+def fill_unknown(entropies: Floats, seen: Bools) -> Floats:
     """The mean of the others for clients whose update is not known."""
     return np.where(seen, entropies, entropies[seen].mean() if seen.any() else 0.0)
 
 
-def cluster(updates: Floats, entropies: Floats, penalty: float, number: int, method: str) -> Ints:
+def cluster(updates: Floats, entropies: Floats, penalty: float, number: int, method: Linkage) -> Ints:
     """Labels 0.. of hierarchical clusters by eq 9, at most ``number`` of them."""
     if len(updates) < 2:
         return np.zeros(len(updates), np.int64)
     lengths = np.linalg.norm(updates, axis=1, keepdims=True)
     directions = updates / np.where(lengths > 0, lengths, 1.0)
-    above = np.triu_indices(len(updates), k=1)
-    angles = np.arccos(np.clip((directions @ directions.T)[above], -1.0, 1.0))
-    distances = angles + penalty * np.abs(entropies[above[0]] - entropies[above[1]])
-    return np.asarray(fcluster(linkage(distances, method), number, "maxclust") - 1, np.int64)
+    cosines = squareform(np.clip(directions @ directions.T, -1.0, 1.0), checks=False)
+    angles = np.arccos(cosines.astype(np.float32))  # half the time of float64, and right to 4e-4 of a radian
+    distances = angles + penalty * pdist(entropies[:, None], "cityblock")
+    return fcluster(linkage(distances, method), number, criterion="maxclust").astype(np.int64) - 1
 
 
 def draw(labels: Ints, heat: Floats, num_examples: Ints, m: int, rng: np.random.Generator) -> Ints:

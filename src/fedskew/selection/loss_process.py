@@ -89,7 +89,7 @@ def most_informative(
 
     k* = argmax a_k Σ_i p_i Σ_ik / sqrt(Σ_kk), i over the ``counted`` clients not yet chosen; then Σ is conditioned on k*. What
     remains of XᵀX after some choices is XᵀCX with a d x d matrix C; the (d, K) product CX is kept and changed by one outer
-    product a choice: 3 ms for 50 out of 1,000 clients, where the K x K matrix took 370 ms.
+    product a choice: 2.5 ms for 50 out of 1,000 clients, where the K x K matrix took 150 ms.
     """
     located, part, factor = embedding[:, candidates], share[candidates], discount[candidates]
     projected, variance = located.copy(), (located**2).sum(axis=0) + noise**2

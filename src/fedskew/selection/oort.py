@@ -161,4 +161,4 @@ def _exploit(score: Floats, n: int, cut_off: float, rng: np.random.Generator) ->
     return admitted[draw(score[admitted], n, rng)]
 
 
-oort = Stateful(step, learn)
+oort = Stateful(step, learn, layer="all")  # updates are not looked at; "last" would refuse models without an output layer

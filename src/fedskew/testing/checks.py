@@ -21,11 +21,11 @@ def check_selection(rule: Any, *, worlds: tuple[World, ...] = WORLDS, fills_budg
     """
     for world in worlds:
         where = f"{name_of(rule)} in {world}"
-        whole = list(play(rule, world, fills_budget=fills_budget, **options))
-        again = play(rule, world, fills_budget=fills_budget, **options)
+        whole = list(play(rule, world, options, fills_budget=fills_budget))
+        again = play(rule, world, options, fills_budget=fills_budget)
         _same(whole, list(again), where, "another answer from the same stream")
         if isinstance(rule, Stateful):
-            saved = play(rule, world, fills_budget=fills_budget, between=lambda s: _reread(s, name_of(rule)), **options)
+            saved = play(rule, world, options, fills_budget=fills_budget, between=lambda s: _reread(s, name_of(rule)))
             _same(whole, list(saved), where, "another answer after memory was saved and read back")
 
 

@@ -29,13 +29,13 @@ class Played:
 def play(
     rule: Any,
     world: World,
+    options: Mapping[str, Any] | None = None,
     *,
     fills_budget: bool = True,
     draws: int = 0,
     between: Callable[[State], State] | None = None,
-    **options: Any,
 ) -> Iterator[Played]:
-    """Play a rule round by round and check every answer on the way.
+    """Play a rule with its options round by round and check every answer on the way.
 
     ``draws`` chooses another random stream for the rule in the same world; ``between`` is what a state goes through from one
     round to the next.
@@ -44,7 +44,7 @@ def play(
     >>> [len(played.ids) for played in play(uniform, World(rounds=3))]
     [4, 4, 4]
     """
-    stage = Stage(name_of(rule), rule, options)
+    stage = Stage(name_of(rule), rule, options or {})
     never = np.zeros(world.clients, np.int64)
     state = State(np.zeros((1, 1), np.float32), 0, world.seed, np.full(world.clients, np.nan), never, never)
     while state.round < world.rounds:
@@ -198,7 +198,7 @@ def same_memory(one: Any, other: Any) -> bool:
         return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
     if isinstance(one, float | np.floating) and isinstance(other, float | np.floating):
         return one == other or (bool(np.isnan(one)) and bool(np.isnan(other)))
-    if isinstance(one, list) and isinstance(other, list):
+    if isinstance(one, list | tuple) and type(one) is type(other):
         return len(one) == len(other) and all(map(same_memory, one, other))
     plain = isinstance(one, bool | int | str | np.integer | np.bool_ | None)
     return bool(plain and one == other)

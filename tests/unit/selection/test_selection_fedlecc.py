@@ -24,10 +24,7 @@ def literal(labels, loss, available, m, J, overflow):
     if m == 0:
         return []
     ranked = sorted(clusters, key=lambda c: (-round(sum(loss[i] for i in clusters[c]) / len(clusters[c]), 12), c))
-    if overflow == "balanced":
-        quota = [m // J + (j < m % J) for j in range(J)]
-    else:
-        quota = [math.ceil(m / J)] * J
+    quota = [m // J + (j < m % J) for j in range(J)] if overflow == "balanced" else [math.ceil(m / J)] * J
     chosen = []
     for c, z in zip(ranked, quota, strict=False):
         chosen += clusters[c][:z]
@@ -51,7 +48,9 @@ def test_algorithm_1_equals_its_words(data):
     expected = literal(labels, loss, available, m, J, overflow)
     assert play(fedlecc, view, top_clusters=J, overflow=overflow) == expected
     exact = {"loss_source": "exact", "fresh": loss}
-    assert play(fedlecc, view_of(m=m, labels=labels, available=available), top_clusters=J, overflow=overflow, **exact) == expected
+    assert (
+        play(fedlecc, view_of(m=m, labels=labels, available=available), top_clusters=J, overflow=overflow, **exact) == expected
+    )
 
 
 def test_places_when_J_does_not_divide_m():
@@ -73,6 +72,10 @@ def test_more_top_clusters_than_places_or_clusters():
     view = view_of(m=3, labels=labels, loss=loss)
     assert play(fedlecc, view, top_clusters=6) == play(fedlecc, view, top_clusters=3) == [11, 10, 9]
     assert play(fedlecc, view, top_clusters=99) == [11, 10, 9]
+
+
+def test_equal_means_tie_although_their_sums_round_differently():
+    assert play(fedlecc, view_of(m=1, labels=[0, 1, 1, 1], loss=np.full(4, 0.1)), top_clusters=1) == [0]
 
 
 @given(st.permutations(range(9)))

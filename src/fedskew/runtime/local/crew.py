@@ -234,6 +234,8 @@ class Team:
     def close(self) -> None:
         """Stop every worker and free the shared memory."""
         for worker in self._workers:
+            worker.dismiss()
+        for worker in self._workers:
             worker.close()
         self._workers = []
         self._shared.close()

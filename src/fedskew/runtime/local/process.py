@@ -123,9 +123,13 @@ class WorkerProcess:
             return f"signal {-code}" if code < 0 else f"exit code {code}"
         return "still running"
 
+    def dismiss(self) -> None:
+        """Close the pipe: the worker ends as soon as it reads that."""
+        self.pipe.close()
+
     def close(self) -> None:
         """End the process: politely by closing its pipe, firmly after two seconds."""
-        self.pipe.close()
+        self.dismiss()
         try:
             self._process.wait(timeout=2)
         except subprocess.TimeoutExpired:
