@@ -60,7 +60,7 @@ def run(
 ) -> None:
     """Train a federation and keep its records."""
     sys.path.insert(0, os.getcwd())  # so that use = "module:function" finds rules that lie beside the recipe
-    raw = recipes.override(recipes.load(recipe), _assignments(set_ or []) | ({"data.use": data} if data else {}))
+    raw = recipes.override(recipes.load(recipe), recipes.read_assignments(set_ or []) | ({"data.use": data} if data else {}))
     variants = [recipes.resolve(r) for r in recipes.expand(raw)]
     numbers = _seeds(seed, seeds)
     jobs = [
@@ -120,16 +120,6 @@ def _run_many(
 
 def _title(variant: Mapping[str, Any], seed: int) -> str:
     return f"{variant['name']} on {variant['data']['use']}, seed {seed}"
-
-
-def _assignments(given: Sequence[str]) -> dict[str, Any]:
-    pairs = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise RecipeError(f"--set {text}", "has no '='", "Example: --set local.lr=0.1")
-        pairs[key.strip()] = value.strip()
-    return pairs
 
 
 def _seeds(seed: int | None, seeds: str | None) -> list[int]:

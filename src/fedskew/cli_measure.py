@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -69,7 +69,7 @@ def measure(
     from fedskew.measure.payload import measurement_payload
     from fedskew.report.terminal import show_measurement
 
-    changes = _assignments(set_ or [])
+    changes = recipes.read_assignments(set_ or [])
     given = _settings(data, partition, clients, folder, changes, signal, epsilon, distance, clustering)
     columns = {"client_column": client_column, "label_column": label_column, "count_column": count_column}
     counts, root = _counts(source, counts_file, given, seed, _form(form), columns, quiet)
@@ -120,7 +120,7 @@ def privacy(
     from fedskew.measure.payload import privacy_payload
     from fedskew.report.terminal import show_privacy
 
-    given = _settings(data, partition, clients, folder, _assignments(set_ or []), "private", None, distance, clustering)
+    given = _settings(data, partition, clients, folder, recipes.read_assignments(set_ or []), "private", None, distance, clustering)
     budgets = _budgets(epsilons)
     columns = {"client_column": client_column, "label_column": label_column, "count_column": count_column}
     counts, root = _counts(source, counts_file, given, seed, _form(form), columns, quiet)
@@ -234,19 +234,6 @@ def _budgets(text: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise RecipeError("--epsilons", f"'{text}' is not a list of numbers", "Example: 0.1,1,10") from None
-
-
-def _assignments(given: Sequence[str]) -> dict[str, Any]:
-    pairs = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise RecipeError(f"--set {text}", "has no '='", "Example: --set partition.alpha=0.1")
-        pairs[key.strip()] = value.strip()
-    return pairs
-
-
-# ---------------------------------------------------------------- what is shown
 
 
 @contextmanager

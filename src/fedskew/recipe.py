@@ -12,7 +12,7 @@ import importlib
 import itertools
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -180,6 +180,21 @@ def override(raw: Mapping[str, Any], assignments: Mapping[str, Any]) -> Table:
     return changed
 
 
+def read_assignments(given: Sequence[str]) -> Table:
+    """``["local.lr=0.1"]``, as it stands behind ``--set``, as a mapping for :func:`override`.
+
+    >>> read_assignments(["local.lr = 0.1"])
+    {'local.lr': '0.1'}
+    """
+    pairs = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise RecipeError(f"--set {text}", "has no '='", "Example: --set local.lr=0.1")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
 def _parsed(text: Any) -> Any:
     if not isinstance(text, str):
         return text
@@ -219,7 +234,7 @@ def resolve(raw: Mapping[str, Any]) -> Table:
 
 def _default_model(resolved: Table) -> str:
     info = data.DATASETS.get(resolved["data"]["use"])
-    return info.default_model if info else "mlp"
+    return (info.default_model if info else "") or "mlp"
 
 
 def _resolve_stage(name: str, table: Table) -> Table:
