@@ -120,7 +120,9 @@ def privacy(
     from fedskew.measure.payload import privacy_payload
     from fedskew.report.terminal import show_privacy
 
-    given = _settings(data, partition, clients, folder, recipes.read_assignments(set_ or []), "private", None, distance, clustering)
+    given = _settings(
+        data, partition, clients, folder, recipes.read_assignments(set_ or []), "private", None, distance, clustering
+    )
     budgets = _budgets(epsilons)
     columns = {"client_column": client_column, "label_column": label_column, "count_column": count_column}
     counts, root = _counts(source, counts_file, given, seed, _form(form), columns, quiet)

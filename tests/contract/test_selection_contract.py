@@ -13,13 +13,10 @@ from hypothesis import strategies as st
 from fedskew.recipe import check_options
 from fedskew.schema import options_of
 from fedskew.selection import SELECTIONS
-from fedskew.selection.divfl import divfl
-from fedskew.selection.fedcor import fedcor
-from fedskew.selection.oort import oort
 from fedskew.testing import WORLDS, World, check_selection, play
 from fedskew.types import Stateful
 
-RULES: dict[str, Any] = {"fedcor": fedcor, "oort": oort, "divfl": divfl, **SELECTIONS}
+RULES: dict[str, Any] = dict(SELECTIONS)
 OWN_NUMBER = {"one_per_cluster", "stratified", "psi_pfl"}  # how many they choose follows from the clusters or the cohort
 QUICK: dict[str, dict[str, Any]] = {"fedcor": {"warm_up": 1, "every": 2, "first_steps": 8, "steps": 4}}
 BY_ID = {

@@ -76,9 +76,11 @@ def test_equal_updates_are_at_distance_zero():
     assert (distances_to(points, np.arange(6)) == 0).sum() == 2 * 9
 
 
+@pytest.mark.parametrize("at_once", [2, 32])
 @pytest.mark.parametrize("seed", range(30))
-def test_lazy_greedy_is_plain_greedy(seed):
-    """Small whole numbers: sums are exact and ties are common."""
+def test_lazy_greedy_is_plain_greedy(seed, at_once, monkeypatch):
+    """Small whole numbers: sums are exact and ties are common, also between rows looked at one after the other."""
+    monkeypatch.setitem(_greedy.__globals__, "AT_ONCE", at_once)
     rng = np.random.default_rng(seed)
     points = rng.integers(0, 3 if seed % 2 else 50, (int(rng.integers(1, 90)), 2))
     between = np.abs(points[:, None] - points).sum(axis=2).astype(np.float32)
