@@ -1,6 +1,6 @@
 """How well a short probe reveals the clients' label mixes: METHODS 8.3 again, then on Fashion-MNIST and CIFAR-10.
 
-``python evidence/estimation.py`` runs everything (about 15 minutes of one core) and writes ``results.csv``, ``results.json``
+``python evidence/estimation.py`` runs everything (about 17 minutes of one core) and writes ``results.csv``, ``results.json``
 and the page ``README.md`` into ``evidence/estimation``. ``--quick`` runs the digits cells with one seed and writes into
 ``runs/estimation-quick`` (seconds); ``--page`` only writes the page again from ``results.json``. The words of the page that
 are not numbers are in ``reading.md``; what a cell is and how it is measured in ``measurement.py`` beside it.

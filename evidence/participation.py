@@ -32,9 +32,9 @@ CLIENTS, CLASSES, CHOSEN, ROUNDS, FEDERATIONS = 20, 10, 5, 400, 5
 PER_CLASS, STEPS, LR, NOISE = 36, 3, 0.01, 0.02  # NOISE: standard deviation of an estimated proportion
 HEAD = Layout.of([("weight", (CLASSES, 4), "weight"), ("bias", (CLASSES,), "weight")])
 RULES: dict[str, dict[str, Any]] = {
-    "BACSA": {"use": "fedskew.selection.bacsa:bacsa"},
-    "BACSA-SNR": {"use": "fedskew.selection.bacsa:bacsa", "use_snr": True},
-    "greedy": {"use": "fedskew.selection.greedy_balance:greedy_balance"},
+    "BACSA": {"use": "bacsa"},
+    "BACSA-SNR": {"use": "bacsa", "use_snr": True},
+    "greedy": {"use": "greedy_balance"},
     "uniform": {"use": "uniform"},
 }
 COLUMNS = {  # figure -> heading, format
@@ -147,9 +147,9 @@ def table(all_results: Sequence[Mapping[str, Mapping[str, Any]]]) -> str:
 
 TEXT = """# Who gets to train (paper 001, Fig 6)
 
-`python evidence/participation.py` ({seconds:.0f} s on one core): {rounds} rounds, 5 of 20 scripted clients a round, two of ten classes each
-with balanced owners, SNR uniform from 0 to 30 dB, label proportions estimated from a noisy probe (standard deviation
-{noise}). Options are the defaults: gamma = 0.1, every subset looked at.
+`python evidence/participation.py` ({seconds:.0f} s on one core): {rounds} rounds, 5 of 20 scripted clients a round,
+two of ten classes each with balanced owners, SNR uniform from 0 to 30 dB, label proportions estimated from a noisy probe
+(standard deviation {noise}). Options are the defaults: gamma = 0.1, every subset looked at.
 
 ![times chosen](participation.png)
 
@@ -158,8 +158,8 @@ follows the channel, **greedy** uses one set of {distinct} clients for ever, goo
 
 {table}
 
-`imbalance` is C · Σ (q − 1/C)² of the true labels of the chosen clients, mean over rounds; `longest wait` is in rounds, {rounds}
-= never. Mean times chosen by SNR tercile:
+`imbalance` is C · Σ (q − 1/C)² of the true labels of the chosen clients, mean over rounds; `longest wait` is in rounds,
+{rounds} = never. Mean times chosen by SNR tercile:
 
 {thirds}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,13 +15,14 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from fedskew import cli_measure
 from fedskew import recipe as recipes
 from fedskew.display import RunProgress, summary_table
-from fedskew.errors import FedskewError, RecipeError, did_you_mean
-from fedskew.records import RESULT
+from fedskew.errors import FedskewError, RecipeError, RunError, did_you_mean
+from fedskew.records import RESULT, no_nan
 from fedskew.schema import options_of
 from fedskew.types import Stateful
 
@@ -59,7 +61,7 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
 ) -> None:
     """Train a federation and keep its records."""
-    sys.path.insert(0, os.getcwd())  # so that use = "module:function" finds rules that lie beside the recipe
+    sys.path += [os.getcwd(), str(Path(recipe).parent)]  # use = "module:function" finds rules here or beside the recipe
     raw = recipes.override(recipes.load(recipe), recipes.read_assignments(set_ or []) | ({"data.use": data} if data else {}))
     variants = [recipes.resolve(r) for r in recipes.expand(raw)]
     numbers = _seeds(seed, seeds)
@@ -71,7 +73,7 @@ def run(
     with _stoppable():
         summaries = _run_one(jobs[0], workers, resume, quiet) if len(jobs) == 1 else _run_many(jobs, workers, resume, quiet)
     if as_json:
-        print(json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2))
+        print(json.dumps(no_nan(summaries[0] if len(summaries) == 1 else summaries), indent=2))
     else:
         out_console.print(summary_table(summaries))
 
@@ -92,7 +94,8 @@ def _run_one(job: tuple[Mapping[str, Any], int, Path], workers: int, resume: boo
     variant, seed, folder = job
     done = (folder / RESULT).is_file()
     if done:
-        err_console.print(f"[dim]{folder} is complete: showing it. Remove it or choose another --out to run again.[/]")
+        note = f"{folder} is complete: showing it. Remove it or choose another --out to run again."
+        err_console.print(note, style="dim", markup=False, soft_wrap=True)
     with RunProgress([_title(variant, seed)], variant["run"]["rounds"], err_console, quiet=quiet or done) as progress:
         result = run_experiment(
             variant, seed=seed, workers=workers, out=folder, resume=resume or done, on_round=lambda r: progress.advance(0, r)
@@ -112,14 +115,15 @@ def _run_many(
         outcomes = run_all(queue, workers or usable_cores(), progress.advance)
     failed = [outcome for outcome in outcomes if outcome.summary is None]
     for outcome in failed:
-        err_console.print(f"[red]error[/] {outcome.error}", highlight=False)
+        err_console.print(f"error {outcome.error}", markup=False, highlight=False, soft_wrap=True)
     if failed:
-        raise typer.Exit(2)
+        good = len(outcomes) - len(failed)
+        raise RunError("runs", f"{len(failed)} of {len(outcomes)} failed, {good} are complete", "Correct it, then use --resume")
     return [outcome.summary for outcome in outcomes if outcome.summary is not None]
 
 
 def _title(variant: Mapping[str, Any], seed: int) -> str:
-    return f"{variant['name']} on {variant['data']['use']}, seed {seed}"
+    return escape(f"{variant['name']} on {variant['data']['use']}, seed {seed}")
 
 
 def _seeds(seed: int | None, seeds: str | None) -> list[int]:
@@ -140,7 +144,7 @@ def _seeds(seed: int | None, seeds: str | None) -> list[int]:
 
 
 def _folder(out: Path | None, variant: Mapping[str, Any], seed: int, num_variants: int, num_seeds: int) -> Path:
-    group = f"{variant['name']}-{recipes.fingerprint(variant)[:8]}"
+    group = f"{re.sub(r'[^A-Za-z0-9_.-]', '_', variant['name']).strip('.')}-{recipes.fingerprint(variant)[:8]}"
     if out is None:
         return Path("runs") / group / f"seed-{seed}"
     if num_variants > 1:

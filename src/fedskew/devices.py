@@ -14,13 +14,14 @@ import numpy as np
 
 from fedskew.errors import RecipeError
 from fedskew.streams import stream
-from fedskew.types import Ints, Population
+from fedskew.types import Floats, Ints, Population
 
 CLASS_SHARES = (0.6, 0.2, 0.14, 0.06)  # fast, medium, slow, very slow
 DELAY_MULTIPLIERS = ((0.0, 0.5), (0.5, 1.0), (1.0, 1.5), (1.5, 2.0))
 DELAY_SECONDS = 10.0
 BANDWIDTH_BPS = ((75e6, 100e6), (50e6, 75e6), (25e6, 50e6), (1e6, 25e6))
 ROUND_TRIP_SECONDS = (0.02, 0.2)
+SECONDS_PER_EXAMPLE = 0.001  # where a population does not say
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,18 @@ class Devices:
             raise RecipeError("devices.snr_db", f"{list(self.snr_db)} is not [low, high]", "Example: snr_db = [0, 30]")
         if self.watts <= 0:
             raise RecipeError("devices.watts", f"{self.watts} is not positive", "Example: watts = 30")
+
+
+def simulated_seconds(population: Population, clients: Ints, passes: Ints) -> Floats:
+    """How long each client takes in simulated time: its latency, plus its pace times the examples it passes over.
+
+    >>> simulated_seconds(Population(np.array([5, 6]), latency_seconds=np.array([1.0, 2.0])), np.array([1]), np.array([10]))
+    array([2.01])
+    """
+    pace = np.full(population.size, SECONDS_PER_EXAMPLE)
+    pace = pace if population.seconds_per_example is None else population.seconds_per_example
+    latency = np.zeros(population.size) if population.latency_seconds is None else population.latency_seconds
+    return np.asarray(latency[clients] + pace[clients] * passes, np.float64)
 
 
 def draw_population(num_examples: Ints, devices: Devices, seed: int) -> Population:

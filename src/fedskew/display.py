@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -75,7 +76,7 @@ def summary_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
 
 def _facts(s: Mapping[str, Any]) -> dict[str, str]:
     return {
-        "recipe": s["name"],
+        "recipe": escape(s["name"]),
         "seed": str(s["seed"]),
         "final accuracy": f"{s['final_accuracy']:.4f}",
         "best": f"{s['best_accuracy']:.4f}",
@@ -85,7 +86,7 @@ def _facts(s: Mapping[str, Any]) -> dict[str, str]:
         "MB up": f"{s['bytes_up'] / 1e6:.2f}",
         "seconds": f"{s['seconds']:.1f}",
         "failures": str(s["failures"]),
-        "records": s["out"] or "",
+        "records": escape(s["out"] or ""),
     }
 
 

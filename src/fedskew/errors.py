@@ -32,6 +32,10 @@ class FedskewError(Exception):
         end = "" if self.remedy.endswith("?") else "."
         super().__init__(f"{where}: {self.what}." + (f" {self.remedy}{end}" if self.remedy else ""))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors cross from worker processes to their parent."""
+        return type(self), (self.where, self.what, self.remedy)
+
 
 class RecipeError(FedskewError):
     """A recipe, an option or a stage name is wrong."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,12 +17,12 @@ from fedskew import models
 from fedskew.accounting.traffic import total_bytes
 from fedskew.data import Dataset, Shards, build_shards, from_arrays, from_client_ids, from_torch
 from fedskew.devices import Devices, draw_population
-from fedskew.errors import RecipeError, RunFolderError
+from fedskew.errors import RecipeError, RunError, RunFolderError
 from fedskew.federation import run as play
 from fedskew.federation import settle
 from fedskew.method import Setting
 from fedskew.recipe import find, load, method_of, override, resolve
-from fedskew.records import CLIENTS, FINAL, RECIPE, RESULT, RUN, RunFolder, read_model, read_rounds
+from fedskew.records import CLIENTS, FINAL, RECIPE, RESULT, RUN, RunFolder, read_json, read_model, read_rounds
 from fedskew.runtime.faults import Faults, FaultyRuntime
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.local.store import Store
@@ -50,11 +51,9 @@ class Run:
     def load(cls, folder: str | Path) -> Run:
         """Read a finished run from its folder."""
         folder = Path(folder)
-        try:
-            facts = json.loads((folder / RUN).read_text())
-            clients = json.loads((folder / CLIENTS).read_text())
-        except (OSError, ValueError):
-            raise RunFolderError(str(folder), "is not the folder of a finished run", "Finish it with --resume") from None
+        if not (folder / RESULT).is_file():
+            raise RunFolderError(str(folder), "is not the folder of a finished run", "Finish it with --resume")
+        facts, clients = read_json(folder / RUN), read_json(folder / CLIENTS)
         vectors, layout = read_model(folder / FINAL)
         return cls(load(folder / RECIPE), facts["seed"], read_rounds(folder), clients, vectors, layout, folder, facts)
 
@@ -141,8 +140,8 @@ def store_of(shards: Shards) -> Store:
 def factory_of(resolved: Mapping[str, Any], dataset: Dataset) -> Callable[[], nn.Module]:
     """A function without arguments that builds the recipe's model for this dataset."""
     options = {key: value for key, value in resolved["model"].items() if key != "use"}
-    use, shape, num_classes = resolved["model"]["use"], tuple(dataset.x.shape[1:]), dataset.num_classes
-    return lambda: models.build(use, shape, num_classes, **options)
+    factory, shape, num_classes = find("model", resolved["model"]["use"]), tuple(dataset.x.shape[1:]), dataset.num_classes
+    return lambda: models.build(factory, shape, num_classes, **options)
 
 
 # ---------------------------------------------------------------- running
@@ -213,8 +212,10 @@ def _run(
     on_round: OnRound | None,
 ) -> Run:
     state = folder.restore() if folder is not None else None
-    if folder is not None and (folder.path / RESULT).is_file():
+    if folder is not None and folder.finished:
         return Run.load(folder.path)
+    if importlib.util.find_spec("torch") is None:
+        raise RunError("local runtime", "PyTorch is not installed", "Run: pip install 'fedskew[torch]'")
     dataset = dataset_of(resolved, data)
     shards = shards_of(resolved, dataset, seed, clients)
     faults = Faults(**resolved["faults"])

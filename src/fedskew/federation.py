@@ -16,16 +16,20 @@ from typing import Any
 import numpy as np
 
 from fedskew.accounting.traffic import histogram_transfers, model_transfers, report_transfers
+from fedskew.devices import simulated_seconds
 from fedskew.errors import RecipeError, RoundFailed, RunError
 from fedskew.method import Method, Setting, Stage
-from fedskew.probe import head_shape, head_slices, head_updates
+from fedskew.probe import head_shape, head_slices, head_updates, silent_at_probe
 from fedskew.questions import answer, plausible
 from fedskew.streams import stream
 from fedskew.types import (
     Answer,
     Ask,
+    Chain,
     Feedback,
+    HeadUpdates,
     Ints,
+    Layout,
     Memory,
     Params,
     Plan,
@@ -64,24 +68,25 @@ def prepare(setting: Setting) -> tuple[State, RoundRecord]:
         times_selected=np.zeros(population.size, np.int64),
         last_selected=np.zeros(population.size, np.int64),
     )
-    state, transfers = _measure(setting, state)
+    state, transfers, failures = _measure(setting, state)
     accuracy, test_loss = evaluate(setting, state)
-    return state, RoundRecord(0, (), {}, {}, transfers, accuracy, test_loss, time.perf_counter() - began, {})
+    return state, RoundRecord(0, (), {}, failures, transfers, accuracy, test_loss, time.perf_counter() - began, {})
 
 
-def _measure(setting: Setting, state: State) -> tuple[State, tuple[Transfer, ...]]:
+def _measure(setting: Setting, state: State) -> tuple[State, tuple[Transfer, ...], dict[int, str]]:
     method, rng = setting.method, stream(setting.seed, "cluster")
     if method.signal is None:
-        return state, ()
+        return state, (), {}
     memory = dict(state.memory)
     given, transfers = _source_of(setting, method.signal)
+    failures = silent_at_probe(given) if isinstance(given, HeadUpdates) else {}
     signal, memory["signal"] = method.signal(given, memory={})
     state = replace(state, signal=signal, memory=memory)
     if method.distance is None or method.clustering is None:
-        return state, transfers
+        return state, transfers, failures
     geometry, memory["distance"] = method.distance(signal, memory={})
     clustering, memory["clustering"] = method.clustering(geometry, rng, memory={})
-    return replace(state, clustering=clustering, memory=memory), transfers
+    return replace(state, clustering=clustering, memory=memory), transfers, failures
 
 
 def _source_of(setting: Setting, signal: Stage) -> tuple[Any, tuple[Transfer, ...]]:
@@ -108,6 +113,7 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     plan, memory["procedure"] = method.procedure(
         choice.ids, choice.view, stream(setting.seed, "procedure", t), memory=memory.get("procedure", {})
     )
+    plan = _checked_plan(plan, view=choice.view, rule=method.procedure.name)
     models = _with_slots(state.models, setting.initial, plan)
     runners = train_plan(setting, plan, models, t, memory.get("aggregation", {}))
     _check_enough(setting, runners, t)
@@ -168,25 +174,36 @@ def look(setting: Setting, state: State, round: int, answers: tuple[Answer, ...]
     )
 
 
-def _checked_ids(chosen: Any, view: View, rule: str) -> Ints:
+def _checked_ids(chosen: Any, view: View, rule: str, stage: str = "selection") -> Ints:
     ids = np.asarray(chosen, np.int64).reshape(-1)
     if len(np.unique(ids)) != len(ids):
         raise RunError(
             f"selection {rule}", f"chose a client twice in round {view.round}: {ids.tolist()}", "Return distinct ids"
         )
     if len(ids) and (ids.min() < 0 or ids.max() >= view.size or not view.available[ids].all()):
-        raise RunError(f"selection {rule}", f"chose a client that is not there in round {view.round}", "Use view.available")
+        raise RunError(f"{stage} {rule}", f"chose a client that is not there in round {view.round}", "Use view.available")
     return ids
+
+
+def _checked_plan(plan: Plan, *, view: View, rule: str) -> Plan:
+    """The plan with ordinary integers in it, if every client of it is there and trains once."""
+    chains = tuple(Chain(int(chain.slot), tuple(int(c) for c in chain.clients)) for chain in plan.chains)
+    _checked_ids([c for chain in chains for c in chain.clients], view, rule, stage="procedure")
+    slots = [chain.slot for chain in chains] + ([] if plan.home is None else plan.home.tolist())
+    if min(slots, default=0) < 0 or (plan.home is not None and plan.home.shape != (view.size,)):
+        raise RunError(f"procedure {rule}", f"slots or homes of round {view.round} are out of range", "Number slots from 0")
+    return replace(plan, chains=chains)
 
 
 def _with_slots(models: Params, initial: Params, plan: Plan) -> Params:
     """Room for every slot the plan names; a new slot starts from the initial model."""
-    missing = 1 + max((chain.slot for chain in plan.chains), default=0) - len(models)
+    named = [chain.slot for chain in plan.chains] + ([] if plan.home is None else plan.home.tolist())
+    missing = 1 + max(named, default=0) - len(models)
     return np.concatenate([models, np.repeat(initial[None], missing, axis=0)]) if missing > 0 else models
 
 
 def _check_enough(setting: Setting, runners: Sequence[Runner], round: int) -> None:
-    usable, needed = sum(len(runner.loss) for runner in runners), setting.method.min_ok
+    usable, needed = sum(len(runner.loss) for runner in runners if not runner.dropped), setting.method.min_ok
     if usable < needed:
         reasons = [f"client {c}: {why}" for runner in runners for c, why in runner.failures.items()]
         what = f"{usable} usable replies, {needed} needed ({'; '.join(reasons[:3]) or 'nobody was available'})"
@@ -205,21 +222,30 @@ def feedback_of(setting: Setting, rule: Stateful, runners: Sequence[Runner], rou
     """The usable replies of a round as a learning rule wants them."""
     layout, classes = setting.description.layout, setting.description.num_classes
     replies = [(runner, client) for runner in runners for client in runner.loss]
-    parts = [slice(0, layout.size)] if rule.layer == "all" else head_slices(layout, classes)
+    ids = np.array([client for _, client in replies], np.int64)
+    examples = np.array([r.work[c][0] for r, c in replies], np.int64)
     returned = np.stack([r.returned[c] for r, c in replies]) if replies else np.empty((0, layout.size), np.float32)
     received = np.stack([r.received[c] for r, c in replies]) if replies else returned
-    delta = returned - received
+    layer = setting.method.selection.options.get("layer", rule.layer)
     return Feedback(
         round=round,
-        clients=np.array([client for _, client in replies], np.int64),
+        clients=ids,
         loss=plausible(np.array([r.loss[c] for r, c in replies], np.float64), classes),
-        seconds=np.array([r.seconds[c] for r, c in replies], np.float64),
-        examples=np.array([r.work[c][0] for r, c in replies], np.int64),
+        seconds=simulated_seconds(setting.description.population, ids, examples * setting.method.job.epochs),
+        examples=examples,
         steps=np.array([r.work[c][1] for r, c in replies], np.int64),
-        delta=np.concatenate([delta[:, part] for part in parts], axis=1),
+        delta=_layer_of(returned - received, layout, classes, layer),
         head_shape=head_shape(layout, classes),
         class_gradients=setting.runtime.auxiliary(returned).class_gradients if rule.auxiliary and replies else None,
     )
+
+
+def _layer_of(delta: Params, layout: Layout, num_classes: int, layer: str) -> Params:
+    """The part of the updates a rule learns from; the output layer is its weight rows, then its bias."""
+    if layer == "all":
+        return delta
+    parts = head_slices(layout, num_classes) if layer == "last" else []
+    return np.concatenate([delta[:, part] for part in parts], axis=1) if parts else delta[:, :0]
 
 
 def _remember(

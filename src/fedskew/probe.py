@@ -39,6 +39,11 @@ def head_shape(layout: Layout, num_classes: int) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
+def silent_at_probe(updates: HeadUpdates) -> dict[int, str]:
+    """Clients that were probed twice and gave nothing usable."""
+    return {int(c): "no usable reply to the probe" for c in np.flatnonzero(~updates.answered & (updates.num_examples > 0))}
+
+
 def head_updates(
     runtime: Runtime, description: Description, initial: Params, seed: int, budget: int, options: Mapping[str, Any]
 ) -> tuple[HeadUpdates, tuple[Transfer, ...]]:

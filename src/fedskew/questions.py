@@ -101,6 +101,7 @@ def _trial(setting: Setting, state: State, ask: AskTrial, round: int) -> tuple[P
     home = [0 if state.home is None else int(state.home[c]) for c in ask.clients]
     plan = Plan(tuple(Chain(slot, (int(c),)) for slot, c in zip(home, ask.clients, strict=True)))
     memory = dict(state.memory.get("aggregation", {}))
-    runners = train_plan(setting, plan, state.models, TRIAL_ROUNDS + round, memory)
+    job = setting.method.job_at(round)
+    runners = train_plan(setting, plan, state.models, TRIAL_ROUNDS + round, memory, job=job)
     merged, _ = merge_slots(setting, plan, state.models, runners, memory, round)
     return merged, sum(len(r.seconds) - len(r.silent) for r in runners)

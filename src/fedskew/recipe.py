@@ -121,7 +121,8 @@ def load(source: str | Path | Mapping[str, Any]) -> Table:
     parent = raw.get("extends")
     if not parent:
         return raw
-    base = _read(str(parent))
+    beside = Path(str(source)).parent / str(parent) if not isinstance(source, Mapping) else Path(str(parent))
+    base = _read(str(beside if str(parent) not in shipped() and beside.is_file() else parent))
     if "extends" in base:
         raise RecipeError(str(source), f"'{parent}' itself extends '{base['extends']}'", "Recipes extend one level deep")
     return merge(base, raw)
@@ -130,9 +131,9 @@ def load(source: str | Path | Mapping[str, Any]) -> Table:
 def _read(source: str) -> Table:
     known = shipped()
     path = known.get(source) or Path(source)
-    if source not in known and not path.is_file():
-        raise RecipeError("recipe", f"no recipe or file called '{source}'", did_you_mean(source, known))
     try:
+        if source not in known and not path.is_file():
+            raise RecipeError("recipe", f"no recipe or file called '{source}'", did_you_mean(source, known))
         raw = tomllib.loads(path.read_text(encoding="utf8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise RecipeError(str(path), f"cannot be read as TOML: {error}", "Correct the file") from None
@@ -215,6 +216,8 @@ def resolve(raw: Mapping[str, Any]) -> Table:
             raise RecipeError("recipe", "has a [sweep]", "Expand it first: expand(recipe) gives one recipe per combination")
         if key not in known:
             raise RecipeError("recipe", f"unknown table or entry '{key}'", did_you_mean(key, known))
+        if key in TEXTS and not isinstance(value, str):
+            raise RecipeError(f"recipe.{key}", f"is {value!r}, not a text", f'Write {key} = "..."')
         if key not in TEXTS and not isinstance(value, Mapping):
             raise RecipeError(f"recipe.{key}", f"is {value!r}, not a table", f"Write [{key}] and its options below it")
     resolved: Table = {"name": str(raw.get("name", "custom"))}
@@ -255,6 +258,8 @@ def stage_options(stage: str, function: Any) -> Mapping[str, Option]:
 def find(stage: str, use: str) -> Any:
     """A stage function by its registered name, or by ``"package.module:function"``."""
     registry = REGISTRIES[stage]
+    if not isinstance(use, str):
+        raise RecipeError(f"{stage}.use", f"{use!r} is not a name", f"Choose one of: {', '.join(sorted(registry))}")
     if use in registry:
         return registry[use]
     refused = getattr(distance, "REFUSED", {}) if stage == "distance" else {}
@@ -265,8 +270,10 @@ def find(stage: str, use: str) -> Any:
         raise RecipeError(f"{stage}.use", f"unknown {stage} '{use}'", did_you_mean(str(use), registry))
     try:
         function = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise RecipeError(f"{stage}.use", f"cannot import '{use}': {error}", "Check that it is on PYTHONPATH") from None
+    if not callable(function) and not isinstance(function, Stateful):
+        raise RecipeError(f"{stage}.use", f"'{use}' is not a function", "Name a function of the module")
     return function
 
 
@@ -319,7 +326,9 @@ def expand(raw: Mapping[str, Any]) -> Iterator[Table]:
     [0.1, 0.2]
     """
     base = {key: value for key, value in raw.items() if key != "sweep"}
-    axes = dict(raw.get("sweep", {}))
+    axes = raw.get("sweep", {})
+    if not isinstance(axes, Mapping):
+        raise RecipeError("sweep", f"is {axes!r}, not a table", 'Write [sweep] and below it "local.lr" = [0.1, 0.2]')
     for key, values in axes.items():
         if not isinstance(values, list | tuple) or not values:
             raise RecipeError(f"sweep.{key}", f"is {values!r}", 'Give a list of values: "local.lr" = [0.1, 0.2]')
@@ -351,7 +360,7 @@ def method_of(resolved: Mapping[str, Any]) -> Method:
 
 
 def fingerprint(resolved: Mapping[str, Any]) -> str:
-    """A short name for everything that decides a run's numbers but its seed (and not how often it is saved)."""
+    """A short name for all that decides a run's numbers but its seed (not how often it is saved, or when it gives up)."""
     content = {key: value for key, value in resolved.items() if key not in TEXTS}
-    content["run"] = {key: value for key, value in resolved["run"].items() if key != "checkpoint_seconds"}
+    content["run"] = {key: value for key, value in resolved["run"].items() if key not in ("checkpoint_seconds", "min_ok")}
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=list).encode()).hexdigest()[:12]

@@ -15,6 +15,7 @@ Nothing here is pickled: reading a folder from a stranger cannot run code.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import fcntl
@@ -74,15 +75,27 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """JSON with two-space indent; nan becomes null."""
-    write_atomically(path, (json.dumps(_no_nan(value), indent=2) + "\n").encode())
+    write_atomically(path, (json.dumps(no_nan(value), indent=2) + "\n").encode())
 
 
-def _no_nan(value: Any) -> Any:
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a run folder."""
+    try:
+        content = json.loads(path.read_text(encoding="utf8"))
+    except (OSError, ValueError) as error:
+        raise RunFolderError(str(path), f"cannot be read ({error})", "Remove the folder and run again") from None
+    if not isinstance(content, dict):
+        raise RunFolderError(str(path), "is not a JSON object", "Remove the folder and run again")
+    return content
+
+
+def no_nan(value: Any) -> Any:
+    """A value that is legal JSON: what is not finite becomes None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(k): _no_nan(v) for k, v in value.items()}
-    return [_no_nan(v) for v in value] if isinstance(value, list | tuple) else value
+        return {str(k): no_nan(v) for k, v in value.items()}
+    return [no_nan(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 # ---------------------------------------------------------------- records
@@ -100,7 +113,7 @@ def line_of(record: RoundRecord) -> str:
         "test_loss": record.test_loss,
         "times": {"seconds": round(record.seconds, 6), "clients": {c: round(s, 6) for c, s in record.client_seconds.items()}},
     }
-    return json.dumps(_no_nan(content), separators=(",", ":"))
+    return json.dumps(no_nan(content), separators=(",", ":"))
 
 
 def record_of(line: str) -> RoundRecord:
@@ -133,7 +146,7 @@ def read_rounds(folder: Path) -> list[RoundRecord]:
     for number, line in enumerate(lines[:-1], start=1):
         try:
             records.append(record_of(line))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise RunFolderError(f"{path}:{number}", "damaged record", "Remove the folder and run again") from None
     return records
 
@@ -142,13 +155,19 @@ def read_rounds(folder: Path) -> list[RoundRecord]:
 
 
 def _flatten(prefix: str, value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
-    """Move arrays out of a nested value into ``arrays``; what stays is JSON with a marker in their place."""
+    """Move arrays out of a nested value into ``arrays``; what stays is JSON with a marker in their place.
+
+    Tuples come back as lists and numpy scalars as Python numbers; names must be strings, as memory is read back by name.
+    """
     if isinstance(value, np.ndarray):
-        arrays[prefix] = np.ascontiguousarray(value)
-        return {"array": prefix}
+        name = f"{len(arrays)}:{prefix}"  # the number keeps "a/b" and {"a": {"b": ...}} apart
+        arrays[name] = np.asarray(value, order="C")
+        return {"array": name}
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
+        if not all(isinstance(k, str) for k in value):
+            raise RunFolderError(prefix, f"has names that are not strings: {list(value)[:3]}", "Use strings in a rule's memory")
         return {"table": {str(k): _flatten(f"{prefix}/{k}", v, arrays) for k, v in value.items()}}
     if isinstance(value, list | tuple):
         return {"list": [_flatten(f"{prefix}/{i}", v, arrays) for i, v in enumerate(value)]}
@@ -276,7 +295,7 @@ class RunFolder:
         with disk_errors(path):
             if path.exists() and not path.is_dir():
                 raise RunFolderError(str(path), "is a file", "Choose another --out")
-            if not resume and path.is_dir() and any(path.iterdir()):
+            if not resume and path.is_dir() and _contents(path):
                 raise RunFolderError(str(path), "exists and is not empty", "Use --resume to go on with it, or another --out")
             path.mkdir(parents=True, exist_ok=True)
             self._lock = open(path / ".lock", "w")  # noqa: SIM115 (held until close)
@@ -290,13 +309,20 @@ class RunFolder:
         """The state to go on from; None if there is nothing yet. Records behind the checkpoint are cut off: they come again."""
         run_json = self.path / RUN
         if run_json.is_file():
-            self._check_same_run(json.loads(run_json.read_text()))
-        elif any(p.name not in (".lock",) for p in self.path.iterdir()):
+            self._check_same_run(read_json(run_json))
+        elif _contents(self.path):
             raise RunFolderError(str(self.path), "is not a run folder", "Choose another --out")
+        if self.finished:
+            return None
         checkpoint = self.path / CHECKPOINT
         state = read_checkpoint(checkpoint, self.mark) if checkpoint.is_file() else None
         self._cut_rounds(-1 if state is None else state.round)
         return state
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has come to its end."""
+        return (self.path / RESULT).is_file()
 
     def _check_same_run(self, known: Mapping[str, Any]) -> None:
         if known.get("mark") != self.mark:
@@ -311,10 +337,15 @@ class RunFolder:
         if not path.is_file():
             return
         kept = []
-        for line in path.read_bytes().split(b"\n")[:-1]:
-            if record_of(line.decode()).round > last:
+        for expected, line in enumerate(path.read_bytes().split(b"\n")[:-1]):
+            if expected > last:
                 break
+            if not _is_record(line, expected):
+                raise RunFolderError(f"{path}:{expected + 1}", "damaged record", "Remove the folder and run again")
             kept.append(line)
+        if len(kept) != last + 1:
+            what = f"holds {len(kept)} rounds, the checkpoint {last + 1}"
+            raise RunFolderError(str(path), what, "Remove the folder and run again")
         whole = b"".join(line + b"\n" for line in kept)
         if len(whole) != path.stat().st_size:
             write_atomically(path, whole)
@@ -322,9 +353,10 @@ class RunFolder:
     def begin(self, facts: Mapping[str, Any]) -> None:
         """Write what the run is, once."""
         if not (self.path / RUN).is_file():
-            write_atomically(self.path / RECIPE, tomli_w.dumps(_no_none(self.recipe)).encode())
             identity = {"name": self.recipe["name"], "seed": self.seed, "mark": self.mark}
-            write_json(self.path / RUN, {**identity, **machine_facts(), **facts})
+            write_json(self.path / RUN, {**identity, **machine_facts(), **facts})  # first: it makes this a run folder
+        if not (self.path / RECIPE).is_file():
+            write_atomically(self.path / RECIPE, tomli_w.dumps(_no_none(self.recipe)).encode())
 
     def append(self, record: RoundRecord) -> None:
         """Add one round, flushed."""
@@ -346,9 +378,22 @@ class RunFolder:
 
     def close(self) -> None:
         """Let go of the folder."""
-        if self._rounds is not None:
-            self._rounds.close()
+        with contextlib.suppress(OSError):  # a full disk has been reported already
+            if self._rounds is not None:
+                self._rounds.close()
         self._lock.close()
+
+
+def _contents(folder: Path) -> list[Path]:
+    """What a folder holds besides the lock and half-written files of a run that was killed."""
+    return [p for p in folder.iterdir() if p.name != ".lock" and not (p.name.startswith(".") and p.name.endswith(".tmp"))]
+
+
+def _is_record(line: bytes, round: int) -> bool:
+    try:
+        return record_of(line.decode()).round == round
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
 
 
 def _no_none(value: Any) -> Any:

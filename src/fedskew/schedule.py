@@ -18,7 +18,8 @@ from typing import Any
 
 from fedskew.errors import FedskewError, RunError
 from fedskew.experiment import run
-from fedskew.runtime.local.process import ONE_THREAD
+from fedskew.runtime.local.crew import first_line
+from fedskew.runtime.local.process import ONE_THREAD, end_with_parent
 from fedskew.types import RoundRecord
 
 
@@ -125,11 +126,14 @@ def _serve(pipe: Connection) -> None:
             pipe.send(("done", result.summary()))
         except FedskewError as error:
             pipe.send(("error", str(error)))
+        except Exception as error:  # somebody's rule or model: the other runs go on
+            pipe.send(("error", f"{job.out}: {first_line(error)}"))
 
 
 def main() -> None:
     """Entry point of a child process: the descriptor of its pipe is the only argument."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is done with us, or gone
         _serve(Connection(int(sys.argv[1])))
 

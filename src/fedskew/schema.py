@@ -110,7 +110,7 @@ def _fit(kind: Any, value: Any) -> tuple[bool, Any]:
     if origin in (tuple, list) or (isinstance(origin, type) and issubclass(origin, typing.Sequence)):
         return _fit_list(arguments, value)
     if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool), float(value) if _number(value) else value
+        return (True, float(value)) if _number(value) else (False, value)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool), value
     if isinstance(kind, type):
@@ -119,7 +119,7 @@ def _fit(kind: Any, value: Any) -> tuple[bool, Any]:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e308
 
 
 def _fit_list(arguments: tuple[Any, ...], value: Any) -> tuple[bool, Any]:

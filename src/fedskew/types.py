@@ -468,7 +468,7 @@ class Feedback:
     round: int
     clients: Ints  # (n,)
     loss: Floats  # (n,) as reported
-    seconds: Floats  # (n,) spent training
+    seconds: Floats  # (n,) simulated, never measured: a rule that learns from it must repeat exactly
     examples: Ints  # (n,)
     steps: Ints  # (n,)
     delta: Params  # (n, F) trained minus received: the whole model, or its output layer (weight rows, then bias)
@@ -492,7 +492,7 @@ class Stateful:
 
     step: Callable[..., tuple[Any, Memory]]
     learn: Callable[..., Memory] | None = None
-    layer: Literal["last", "all"] = "last"
+    layer: Literal["last", "all", "none"] = "last"  # an option ``layer`` of the rule comes first
     auxiliary: bool = False
     job: Callable[..., LocalJob] | None = None
     corrections: Callable[..., Params] | None = None

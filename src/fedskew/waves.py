@@ -9,7 +9,7 @@ import numpy as np
 
 from fedskew.errors import RunError
 from fedskew.method import Setting
-from fedskew.types import Chain, Ends, Ids, Memory, Params, Plan, Replies, Stateful
+from fedskew.types import Chain, Ends, Ids, LocalJob, Memory, Params, Plan, Replies, Stateful
 
 
 @dataclass
@@ -26,10 +26,10 @@ class Runner:
     failures: dict[int, str] = field(default_factory=dict)
     silent: set[int] = field(default_factory=set)
     work: dict[int, tuple[int, int]] = field(default_factory=dict)  # client -> (examples, steps)
-    received: dict[int, Params] = field(default_factory=dict)  # client -> the model it began with
+    received: dict[int, Params] = field(default_factory=dict)  # what clients began and ended with, if a rule learns from it
     returned: dict[int, Params] = field(default_factory=dict)
 
-    def take(self, client: int, replies: Replies, row: int, start: Params, *, give_up: bool) -> None:
+    def take(self, client: int, replies: Replies, row: int, *, give_up: bool) -> None:
         """Note what one client answered; a failure leaves the chain's model as it is, or ends the chain."""
         self.seconds[client] = float(replies.seconds[row])
         if not replies.sent[row]:
@@ -43,13 +43,16 @@ class Runner:
         self.examples += self.work[client][0]
         self.steps += self.work[client][1]
         self.loss[client] = float(replies.loss[row])
-        self.received[client], self.returned[client] = start, replies.params[row]
 
 
-def train_plan(setting: Setting, plan: Plan, models: Params, round: int, memory: Memory) -> list[Runner]:
+def train_plan(
+    setting: Setting, plan: Plan, models: Params, round: int, memory: Memory, *, job: LocalJob | None = None
+) -> list[Runner]:
     """Train the plan wave by wave. A client that fails mid-chain is skipped, or ends its chain (``plan.broken``)."""
     runners = [Runner(models[chain.slot]) for chain in plan.chains]
-    job = setting.method.job_at(round)
+    job = job or setting.method.job_at(round)
+    rule = setting.method.selection.function
+    keep = isinstance(rule, Stateful) and rule.learn is not None
     for wave in plan.waves():
         live = [(i, client) for i, client in zip(wave.chains, wave.clients, strict=True) if not runners[i].dropped]
         starts, index = _starts(plan.chains, runners, models, [i for i, _ in live])
@@ -63,7 +66,9 @@ def train_plan(setting: Setting, plan: Plan, models: Params, round: int, memory:
             corrections=_corrections(setting, plan, live, memory),
         )
         for row, (i, client) in enumerate(live):
-            runners[i].take(client, replies, row, starts[index[row]], give_up=plan.broken == "drop")
+            runners[i].take(client, replies, row, give_up=plan.broken == "drop")
+            if keep and client in runners[i].loss:
+                runners[i].received[client], runners[i].returned[client] = starts[index[row]], replies.params[row]
     return runners
 
 

@@ -47,7 +47,7 @@ def bacsa(
     solver: Solver = "auto",
     restarts: int = 5,
 ) -> Ints:
-    """Choose the set with the smallest F, ids ascending.
+    """The group whose labels together are most balanced, with fairness to all, ids ascending (BACSA, paper 001).
 
     ``gamma`` weighs fairness against balance (0: balance only; try 0.01, 0.1, 1). ``target`` is what the set should look like:
     every class alike, or the whole federation. ``weights``: whether q counts clients or their examples; match the aggregation.

@@ -37,7 +37,10 @@ def step(
     rho: float = 0.99,
     exploration: float = 1.0,
 ) -> tuple[Ints, Memory]:
-    """Choose a balanced group, in the order of choice. ``exploration`` is lambda; ``beta`` and ``rho`` shape what is learnt."""
+    """A group that seems balanced by how models react to the server's own examples, in the order of choice (EUSIPCO 2021).
+
+    ``exploration`` is lambda; ``beta`` and ``rho`` shape what is learnt.
+    """
     if not 0 < rho <= 1:
         raise RecipeError("selection.rho", f"{rho} is not between 0 and 1", "Give for example 0.99")
     known = dict(memory) if memory else {"visits": np.zeros(view.size)}
@@ -104,4 +107,4 @@ def composition(squared_norms: Floats, beta: float) -> Floats:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True), np.float64)
 
 
-cba = Stateful(step, learn=learn, auxiliary=True)
+cba = Stateful(step, learn=learn, layer="none", auxiliary=True)

@@ -30,7 +30,10 @@ BETAS = (1.0, 10.0)  # exponents of the first and the last client
 
 @needs("signal")
 def fed_cbs(view: View, rng: np.random.Generator, *, exploration: float = 1.0, draws: int = 5) -> Ints:
-    """Draw ``draws`` groups and keep the most balanced, in the order of choice. ``exploration`` is lambda."""
+    """Clients drawn one after another to balance the group, in the order of choice (Fed-CBS, ICML 2023).
+
+    The most balanced of ``draws`` groups is kept. ``exploration`` is lambda.
+    """
     if view.signal is None:
         raise RunError("selection fed_cbs", "needs label proportions", "Add [signal] to the recipe")
     if draws < 1:

@@ -116,7 +116,7 @@ def rate(grouped: Groups, loss: Floats, *, explore: bool) -> tuple[Floats, Float
 
 
 def rank(grouped: Groups, means: Floats, first: Bools, count: int) -> Ints:
-    """The ``count`` clusters with members that lead the ranking: those marked ``first``, then by mean, ties to the lower number."""
+    """The ``count`` clusters that lead the ranking: those marked ``first``, then by mean, ties to the lower number."""
     there = grouped.sizes > 0
     parts = [np.flatnonzero(there & first), np.flatnonzero(there & ~first)]
     return np.concatenate([part[highest(means[part], count)] for part in parts])[:count]

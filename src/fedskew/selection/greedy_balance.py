@@ -30,7 +30,7 @@ def greedy_balance(
     solver: Solver = "auto",
     restarts: int = 5,
 ) -> Ints:
-    """Choose the most balanced set, ids ascending; exact ties are broken at random. Options as for ``bacsa``."""
+    """The most balanced group and nothing else, ids ascending (the greedy technique of paper 001). Options as for ``bacsa``."""
     signal, there = signal_of(view, "greedy_balance"), np.flatnonzero(view.available)
     m = min(view.budget, len(there))
     mass = view.population.num_examples[there] if weights == "examples" else np.ones(len(there))

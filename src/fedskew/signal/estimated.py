@@ -24,7 +24,7 @@ def estimated(
     probe: Literal["all", "cover"] = "all",
     epochs: int = 1,
     batch: int = 32,
-    lr: float = 0.01,
+    lr: float = 0.001,
 ) -> Signal:
     """Estimate every client's label proportions from its update of the output layer.
 

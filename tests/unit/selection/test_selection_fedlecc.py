@@ -74,6 +74,14 @@ def test_more_top_clusters_than_places_or_clusters():
     assert play(fedlecc, view, top_clusters=99) == [11, 10, 9]
 
 
+def test_what_is_left_of_the_top_clusters_fills_up_cluster_by_cluster():
+    labels = np.array([0, 1, 1, 1, 1, 2, 2, 2, 2])
+    loss = np.array([9.0, 8, 1, 1, 1, 2.5, 2.4, 2.3, 2.2])  # means 9, 2.75, 2.35
+    view = view_of(m=8, labels=labels, loss=loss)
+    # places 3, 3, 2; cluster 0 is short by two: the rest of cluster 1 first, although client 7 has a larger loss
+    assert play(fedlecc, view, top_clusters=3) == [0, 1, 2, 3, 5, 6, 4, 7]
+
+
 def test_equal_means_tie_although_their_sums_round_differently():
     assert play(fedlecc, view_of(m=1, labels=[0, 1, 1, 1], loss=np.full(4, 0.1)), top_clusters=1) == [0]
 

@@ -10,7 +10,7 @@ from scipy.special import softmax
 from scipy.stats import entropy
 
 from fedskew.errors import RecipeError, RunError
-from fedskew.selection.hics import cluster, draw, entropy_of, fill_unknown, hics, learn, step
+from fedskew.selection.hics import cluster, distances_of, draw, entropy_of, fill_unknown, hics, learn, step
 from fedskew.types import Feedback, Population, View
 
 
@@ -34,13 +34,21 @@ def test_entropy_is_the_one_of_scipy():
     assert entropy_of(np.array([[1e6, -1e6]]), 1e-3) == pytest.approx([0.0])
 
 
-def test_clusters_by_the_distance_of_equation_9():
+def test_the_distance_and_the_clusters_of_equation_9():
     rng = np.random.default_rng(1)
     updates, entropies = rng.normal(size=(15, 4)), rng.random(15)
     angles = np.arccos(np.clip(1 - pdist(updates, "cosine"), -1, 1))
-    expected = fcluster(linkage(angles + 2.0 * pdist(entropies[:, None]), "average"), 4, "maxclust")
+    distances = angles + 2.0 * pdist(entropies[:, None])
+    assert distances_of(updates, entropies, 2.0) == pytest.approx(distances, abs=1e-5)
+    expected = fcluster(linkage(distances, "average"), 4, "maxclust")
     found = cluster(updates, entropies, 2.0, 4, "average")
     assert len(set(zip(found, expected, strict=True))) == len(set(found)) == 4
+
+
+def test_angles_at_the_ends():
+    updates = np.array([[1.0, 0], [3, 0], [-2, 0], [0, 0]])
+    found = distances_of(updates, np.zeros(4), 10.0)
+    assert found == pytest.approx([0, np.pi, np.pi / 2, np.pi, np.pi / 2, np.pi / 2], abs=5e-4)
 
 
 def test_balanced_clients_are_told_from_skewed_ones():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
@@ -11,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedskew.errors import WorkerError
-from fedskew.runtime.local.process import WorkerProcess
+from fedskew.errors import FedskewError, RunError, WorkerError
+from fedskew.runtime.local.process import AHEAD, MODEL_REMEDY, WorkerProcess
 from fedskew.runtime.local.store import SharedStore, Store
 from fedskew.runtime.replies import Reply
 from fedskew.types import Ints, Layout, LocalJob, Params
@@ -96,7 +98,12 @@ class Alone:
 
         self._threads = torch.get_num_threads()
         torch.set_num_threads(1)  # the same bits as in a worker, and faster on small models
-        self._trainer = Trainer(store, factory, seed=0)
+        try:
+            self._trainer = Trainer(store, factory, seed=0)
+        except FedskewError:
+            raise
+        except Exception as error:
+            raise RunError("model", first_line(error), MODEL_REMEDY) from error
         self.layout = self._trainer.model.layout
 
     def initial(self, seed: int) -> Params:
@@ -118,7 +125,12 @@ class Alone:
 
     def score(self, tasks: Sequence[ScoreTask], models: Params) -> list[Scored]:
         """Score every task in turn."""
-        return [self._trainer.score(models[task.start], task.which, task.rows) for task in tasks]
+        try:
+            return [self._trainer.score(models[task.start], task.which, task.rows) for task in tasks]
+        except Exception as error:
+            raise WorkerError(
+                "evaluation", first_line(error), "Check that the model's forward pass accepts the data"
+            ) from error
 
     def react(self, tasks: Sequence[ReactTask], models: Params) -> list[Reaction]:
         """Every model in turn."""
@@ -157,6 +169,8 @@ class Team:
         for worker in self._workers:
             worker.send("initial", seed)
         vectors = [worker.receive() for worker in self._workers]
+        if isinstance(vectors[0], str):
+            raise RunError("model", vectors[0], MODEL_REMEDY)
         return np.asarray(vectors[0], np.float32)
 
     def train(self, tasks: Sequence[TrainTask], models: Params, out: Params) -> list[Reply]:
@@ -184,69 +198,70 @@ class Team:
 
     def _all(self, tasks: Sequence[Any], models: Params, message: Callable[[Any], tuple[Any, ...]]) -> list[Any]:
         """Every answer in the order of the tasks; here an error is no client's fault and ends the run."""
-        answers: dict[int, Any] = {}
-        for i, answer, _ in self._spread(tasks, models, message):
+        answers: dict[int, Any] = {i: answer for i, answer, _ in self._spread(tasks, models, message)}
+        for answer in answers.values():
             if isinstance(answer, str):
                 raise WorkerError("evaluation", answer, "Check that the model's forward pass accepts the data")
-            answers[i] = answer
         return [answers[i] for i in range(len(tasks))]
 
     def _spread(
         self, tasks: Sequence[Any], models: Params, message: Callable[[Any], tuple[Any, ...]]
     ) -> Iterable[tuple[int, Any, Params]]:
         """Yield (task number, answer, parameter row) as answers arrive. The row is valid until the next is asked for."""
-        waiting = iter(range(len(tasks)))
-        deaths = 0
+
+        def give(worker: WorkerProcess) -> None:
+            if waiting:
+                i = waiting.popleft()
+                worker.give(i, tasks[i].start, models[tasks[i].start], message(tasks[i]))
+
+        waiting, deaths = deque(range(len(tasks))), [0] * len(tasks)
         for worker in self._workers:
             worker.forget_models()
-        for _ in range(2):  # a first task for everybody, then a second one ahead
+        for _ in range(AHEAD):  # a first task for everybody, then a second one ahead
             for worker in self._workers:
-                _give(worker, waiting, tasks, models, message)
+                give(worker)
         while busy := {worker.pipe: worker for worker in self._workers if worker.pending}:
             for pipe in wait(list(busy)):
                 worker = busy[pipe]  # type: ignore[index]
                 try:
-                    i, answer, row = worker.finish()
+                    answered = worker.finish()
                 except (EOFError, OSError):
-                    deaths += 1
-                    i, answer, row = worker.pending[0][0], f"worker process died ({worker.fate()})", np.empty(0, np.float32)
-                    self._replace(worker, tasks, models, message, deaths)
-                    worker = self._workers[-1]
-                yield i, answer, row
-                _give(worker, waiting, tasks, models, message)
+                    lost = self._replace(worker, waiting, deaths)
+                    if lost is not None:
+                        yield lost, f"worker process died ({worker.fate()})", np.empty(0, np.float32)
+                    for _ in range(AHEAD):
+                        give(self._workers[-1])
+                    continue
+                yield answered
+                give(worker)
 
-    def _replace(
-        self, dead: WorkerProcess, tasks: Sequence[Any], models: Params, message: Callable[[Any], tuple[Any, ...]], deaths: int
-    ) -> None:
-        """Put a new process in the place of one that died; the task it died on is lost, those behind it are given again."""
-        if deaths > MAX_DEATHS:
-            raise WorkerError(
-                "local runtime", f"{deaths} worker processes died in one round", "Check memory, or use --workers 1"
-            )
+    def _replace(self, dead: WorkerProcess, waiting: deque[int], deaths: list[int]) -> int | None:
+        """Put a new process in the place of one that died. Its tasks are given again, the one it died on once more only.
+
+        Returns the task that is given up, if there is one: it has now killed two processes.
+        """
+        held = [number for number, _ in dead.pending]
+        deaths[held[0]] += 1
+        if sum(deaths) > MAX_DEATHS:
+            what = f"{sum(deaths)} worker processes died in one round ({dead.fate()})"
+            raise WorkerError("local runtime", what, "Check memory, or use --workers 1")
         self._workers.remove(dead)
         dead.close()
-        fresh = self._hire()
-        self._workers.append(fresh)
-        fresh.ready()
-        for i, _ in dead.pending[1:]:
-            fresh.give(i, tasks[i].start, models[tasks[i].start], message(tasks[i]))
+        self._workers.append(self._hire())
+        self._workers[-1].ready()
+        lost = held[0] if deaths[held[0]] > 1 else None
+        waiting.extendleft(reversed([i for i in held if i != lost]))
+        return lost
 
     def close(self) -> None:
         """Stop every worker and free the shared memory."""
         for worker in self._workers:
             worker.dismiss()
+        deadline = time.monotonic() + 2.0
         for worker in self._workers:
-            worker.close()
+            worker.close(max(0.0, deadline - time.monotonic()))
         self._workers = []
         self._shared.close()
-
-
-def _give(
-    worker: WorkerProcess, waiting: Any, tasks: Sequence[Any], models: Params, message: Callable[[Any], tuple[Any, ...]]
-) -> None:
-    i = next(waiting, None)
-    if i is not None:
-        worker.give(i, tasks[i].start, models[tasks[i].start], message(tasks[i]))
 
 
 def usable_cores() -> int:

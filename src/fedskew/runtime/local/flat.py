@@ -24,11 +24,15 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def layout_of(module: nn.Module) -> Layout:
-    """Trainable parameters, float buffers and integer counters. Frozen parameters stay where they are: they never travel."""
+    """Trainable parameters, float buffers and integer counters.
+
+    Frozen parameters, and integer tables such as position ids, stay where they are: they are built alike everywhere and
+    never travel. Buffers a module marks as not persistent must not carry anything from one batch to the next.
+    """
     tensors = [(name, tuple(p.shape), "weight") for name, p in module.named_parameters() if p.requires_grad]
     persistent = module.state_dict(keep_vars=True)
     for name, buffer in module.named_buffers():
-        if name in persistent:
+        if name in persistent and (buffer.is_floating_point() or buffer.ndim == 0):
             tensors.append((name, tuple(buffer.shape), "buffer" if buffer.is_floating_point() else "counter"))
     return Layout.of(tensors)
 

@@ -8,7 +8,9 @@ the end of its pipe and ends too.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,8 +26,16 @@ from fedskew.types import Layout, Params
 if TYPE_CHECKING:
     from torch import nn
 
+MODEL_REMEDY = "Check the model factory: it is called without arguments and returns a torch module"
 AHEAD = 2  # tasks a worker holds at once, so that it never waits for its parent
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
+
+def end_with_parent() -> None:
+    """Called in a child: the kernel kills it when its parent ends, even in the middle of a long client (Linux)."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 class WorkerProcess:
@@ -55,9 +65,7 @@ class WorkerProcess:
         if isinstance(answer, FedskewError):
             raise answer
         if not isinstance(answer, Layout):
-            raise RunError(
-                "model", str(answer), "Check the model factory: it is called without arguments and returns a torch module"
-            )
+            raise RunError("model", str(answer), MODEL_REMEDY)
         self.layout = answer
         shape = (3 * AHEAD, self.layout.size)  # AHEAD rows take models in, AHEAD give them back, AHEAD take corrections in
         self._block_file = anonymous_file(4 * shape[0] * shape[1])
@@ -127,11 +135,11 @@ class WorkerProcess:
         """Close the pipe: the worker ends as soon as it reads that."""
         self.pipe.close()
 
-    def close(self) -> None:
-        """End the process: politely by closing its pipe, firmly after two seconds."""
+    def close(self, patience: float = 2.0) -> None:
+        """End the process: politely by closing its pipe, firmly when patience (seconds) runs out."""
         self.dismiss()
         try:
-            self._process.wait(timeout=2)
+            self._process.wait(timeout=patience)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -81,14 +81,27 @@ class AutogradStep:
 
 
 def linear_layers(module: nn.Module) -> list[nn.Linear] | None:
-    """The layers of a plain ReLU network, or None if the module is anything else (hooks included)."""
-    if type(module) is not nn.Sequential or module._forward_hooks or module._forward_pre_hooks:
+    """The layers of a plain ReLU network, or None if the module is anything else (hooks and parametrisations included)."""
+    if type(module) is not nn.Sequential or any(_is_hooked(part) for part in module.modules()):
         return None
-    parts = [part for part in module if type(part) is not nn.Flatten]
+    parts = list(module)
+    if parts and type(parts[0]) is nn.Flatten and (parts[0].start_dim, parts[0].end_dim) == (1, -1):
+        parts = parts[1:]
     linear, between = parts[0::2], parts[1::2]
-    plain = all(type(p) is nn.Linear and p.bias is not None for p in linear) and all(type(p) is nn.ReLU for p in between)
+    plain = all(_is_plain_linear(p) for p in linear) and all(type(p) is nn.ReLU for p in between)
     trained = all(p.requires_grad for p in module.parameters())
     return [p for p in linear if isinstance(p, nn.Linear)] if plain and trained and len(linear) == len(between) + 1 else None
+
+
+def _is_hooked(part: nn.Module) -> bool:
+    """Whether something happens around forward or backward that the fused step would leave out (spectral_norm, say)."""
+    hooks = (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks)
+    return any(hooks)
+
+
+def _is_plain_linear(part: nn.Module) -> bool:
+    own = part._parameters if type(part) is nn.Linear else {}
+    return own.get("weight") is not None and own.get("bias") is not None
 
 
 class FusedMLPStep:

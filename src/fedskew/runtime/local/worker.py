@@ -14,6 +14,7 @@ import numpy as np
 
 from fedskew.errors import FedskewError
 from fedskew.runtime.local.crew import first_line
+from fedskew.runtime.local.process import end_with_parent
 from fedskew.runtime.local.store import open_store
 from fedskew.types import Params
 
@@ -67,6 +68,7 @@ def answer(trainer: Any, rows: Params, name: str, arguments: list[Any]) -> Any:
 def main() -> None:
     """Entry point: the descriptor of the pipe is the only argument."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
     with contextlib.suppress(
         EOFError, BrokenPipeError, ConnectionResetError
     ):  # the parent is gone or has closed the pipe: the ordinary end
