@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench bench-flower clean
+.PHONY: help setup demo test check format bench bench-flower evidence-estimation evidence-participation clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -38,9 +38,16 @@ bench: $(READY) ## speed as ratios against a bare PyTorch loop, memory, scaling;
 	$(BIN)/python benchmarks/rounds.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/clustering.py
+	$(BIN)/python benchmarks/selection.py
 
 bench-flower: $(READY) ## the same job on Flower's simulation engine, in an environment of its own
 	$(BIN)/python benchmarks/flower.py
+
+evidence-estimation: $(READY) ## METHODS 8.3 again: how well label proportions can be estimated from updates (about 20 minutes)
+	$(BIN)/python evidence/estimation.py
+
+evidence-participation: $(READY) ## paper 001 Fig 6 again: who takes part under BACSA, BACSA-SNR and greedy
+	$(BIN)/python evidence/participation.py
 
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -119,7 +119,8 @@ def _fit(kind: Any, value: Any) -> tuple[bool, Any]:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e308
+    """Whether it can become a float: an integer of 400 digits cannot."""
+    return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**308)
 
 
 def _fit_list(arguments: tuple[Any, ...], value: Any) -> tuple[bool, Any]:

@@ -93,6 +93,16 @@ def _starts(chains: Sequence[Chain], runners: Sequence[Runner], models: Params, 
     return np.stack([runners[i].params for i in live]), range(len(live))
 
 
+def _stack(rows: Sequence[Params]) -> Params:
+    """The rows as one array; without a copy if they are all the rows of one already, as after a parallel round."""
+    owner = rows[0].base
+    if isinstance(owner, np.ndarray) and owner.shape == (len(rows), len(rows[0])) and owner.flags.c_contiguous:
+        first, width = owner.__array_interface__["data"][0], owner.strides[0]
+        if all(row.__array_interface__["data"][0] == first + i * width for i, row in enumerate(rows)):
+            return owner
+    return np.stack(rows)
+
+
 def merge_slots(
     setting: Setting, plan: Plan, models: Params, runners: Sequence[Runner], memory: Memory, round: int
 ) -> tuple[Params, Memory]:
@@ -104,7 +114,7 @@ def merge_slots(
         if not ends:
             continue
         stacked = Ends(
-            params=np.stack([r.params for r in ends]),
+            params=_stack([r.params for r in ends]),
             num_examples=np.array([r.examples for r in ends]),
             steps=np.array([r.steps for r in ends]),
             layout=setting.description.layout,

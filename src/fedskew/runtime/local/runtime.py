@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedskew.errors import RunError
+from fedskew.runtime.local.allocator import tune_allocator
 from fedskew.runtime.local.crew import Alone, Crew, ReactTask, Scored, ScoreTask, Team, TrainTask, usable_cores
 from fedskew.runtime.local.store import Store
 from fedskew.runtime.replies import collect
@@ -33,6 +34,7 @@ class LocalRuntime:
     ) -> None:
         self._store = store
         self._population = population or Population(np.diff(store.train_offsets))
+        tune_allocator()
         workers = workers or usable_cores()
         self._crew: Crew = Alone(store, factory) if workers == 1 else Team(store, factory, workers)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedskew.runtime.local.allocator import tune_allocator
 from fedskew.runtime.local.flat import FlatModule, seeded
 from fedskew.runtime.local.step import Step, step_for
 from fedskew.runtime.local.store import Store
@@ -23,28 +23,21 @@ from fedskew.types import Ints, LocalJob, Params
 GATHER = 2048  # examples copied out of the store at a time
 
 
-def tune_allocator() -> None:
-    """Let glibc keep freed blocks (the activations of the next batch) instead of returning them to the kernel each step."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD: its largest legal value
-        mallopt(-1, 512 << 20)  # M_TRIM_THRESHOLD
-
-
 class Examples:
     """One array of examples and its labels as torch tensors; turns rows into a batch a model can take."""
 
     def __init__(self, x: NDArray[Any], y: Ints, mean: NDArray[np.float32] | None, std: NDArray[np.float32] | None) -> None:
         self._x, self._y = _tensor(x), _tensor(y)
-        self._scale = self._shift = None
+        self._scale: Tensor | float | None = None
+        self._shift: Tensor | float | None = None
         self._images = x.dtype == np.uint8 and x.ndim >= 3
         if x.dtype == np.uint8 or mean is not None:
             mean = np.zeros((), np.float32) if mean is None else np.asarray(mean, np.float32)
             std = np.ones((), np.float32) if std is None else np.asarray(std, np.float32)
             top = np.float32(255 if x.dtype == np.uint8 else 1)
             shape = (1, -1, 1, 1) if self._images and mean.ndim else mean.shape
-            self._scale = torch.as_tensor(np.reshape(1 / (top * std), shape), dtype=torch.float32)
-            self._shift = torch.as_tensor(np.reshape(-mean / std, shape), dtype=torch.float32)
+            self._scale = _scalar_or_tensor(np.reshape(1 / (top * std), shape))
+            self._shift = _scalar_or_tensor(np.reshape(-mean / std, shape))
 
     def take(self, rows: Ints) -> tuple[Tensor, Tensor]:
         """Raw examples and labels of these rows, copied together."""
@@ -58,6 +51,11 @@ class Examples:
         if self._scale is not None and self._shift is not None:
             return raw.to(torch.float32).mul_(self._scale).add_(self._shift)
         return raw if raw.is_floating_point() else raw.to(torch.int64)
+
+
+def _scalar_or_tensor(values: NDArray[Any]) -> Tensor | float:
+    """One number for grey images: arithmetic with a Python number is quicker than with a tensor of one element."""
+    return float(np.float32(values)) if values.ndim == 0 else torch.as_tensor(values, dtype=torch.float32)
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:
