@@ -1,7 +1,7 @@
 """Round time as a ratio to the bare PyTorch loop, and what is left of a round besides client training.
 
-K=100, m=10, 600 examples each, batch 64, one epoch, plain SGD; MNIST if it is in the cache, else random pixels (the arithmetic is
-the same). The two sides take turns round by round, so that a noisy machine hurts both; medians are printed. No evaluation on
+K=100, m=10, 600 examples each, batch 64, one epoch, plain SGD; MNIST if it is in the cache, else random pixels (the arithmetic
+is the same). The two sides take turns round by round, so that a noisy machine hurts both; medians are printed. No evaluation on
 either side. Exit code 1 if a limit is missed.
 """
 

@@ -1,4 +1,4 @@
-"""What ten thousand clients cost: start-up, memory of all processes together, and the time of a round against a hundred clients.
+"""What ten thousand clients cost: start-up, memory of all processes, and the time of a round against a hundred clients.
 
 MNIST if it is in the cache, else random pixels of the same shape; similarity partition S=0. Exit code 1 if a limit is missed.
 """

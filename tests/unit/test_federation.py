@@ -90,7 +90,7 @@ def test_a_client_that_dies_mid_chain(broken, shift):
     def script(client, round, model):
         return Reply(None, failure="boom") if client == 3 else add_client_number(client, round, model)
 
-    setting = setting_of(method(fixed(Chain(0, (0, 3, 1)), broken=broken)), script)
+    setting = setting_of(method(fixed(Chain(0, (0, 3, 1)), broken=broken), min_ok=0), script)
     state, record = play_round(setting, prepare(setting)[0])
     assert np.allclose(state.models[0], setting.initial + shift, atol=1e-6)
     assert record.failures == {3: "boom"}

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from fedskew.errors import RunFolderError
 from fedskew.records import checkpoint_bytes, read_checkpoint
 from fedskew.testing.game import Played, expect, name_of, play, same_memory
 from fedskew.testing.world import WORLDS, World
@@ -39,7 +40,10 @@ def _reread(state: State, where: str) -> State:
     """The state as a checkpoint gives it back."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "checkpoint.safetensors"
-        path.write_bytes(checkpoint_bytes(state, "mark"))
+        try:
+            path.write_bytes(checkpoint_bytes(state, "mark"))
+        except RunFolderError as error:
+            raise AssertionError(f"{where}: {error}") from None
         read = read_checkpoint(path, "mark")
     same = same_memory(state.memory, read.memory)
     expect(same, where, f"a checkpoint gives another memory back than {state.memory['selection']}")

@@ -57,7 +57,7 @@ BROKEN = {
     "writes to its memory": (remembering(scribble), "changed the memory"),
     "writes to an array": (remembering(scribble_in_array), "read-only"),
     "tuple in memory": (remembering(lambda memory: {"pair": (1, 2)}), "a checkpoint gives another memory back"),
-    "numbers as names": (Stateful(forgetful), "a checkpoint gives another memory back"),
+    "numbers as names": (Stateful(forgetful), "names that are not strings"),
     "asks for ever": (lambda view, rng: AskLoss(first(view, rng)), r"asked 9 questions|asked nobody"),
     "asks nobody": (lambda view, rng: AskTrial(np.empty(0, int)), "asked nobody"),
     "asks the absent": (lambda view, rng: AskUpdates(np.arange(view.size)), "asked .* who are not available|questions"),
