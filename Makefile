@@ -34,11 +34,9 @@ format: $(READY) ## put the code into its standard form
 	$(BIN)/ruff format src tests benchmarks
 	$(BIN)/ruff check --fix src tests benchmarks
 
-bench: $(READY) ## speed as ratios against a bare PyTorch loop, memory, scaling; clustering
-	$(BIN)/python benchmarks/rounds.py
-	$(BIN)/python benchmarks/scale.py
-	$(BIN)/python benchmarks/clustering.py
-	$(BIN)/python benchmarks/selection.py
+bench: $(READY) ## speed as ratios against a bare PyTorch loop, memory, scaling, clustering, selection
+	@status=0; for script in rounds scale clustering selection; do \
+	  $(BIN)/python benchmarks/$$script.py || status=1; done; exit $$status
 
 bench-flower: $(READY) ## the same job on Flower's simulation engine, in an environment of its own
 	$(BIN)/python benchmarks/flower.py
