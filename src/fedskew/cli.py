@@ -76,6 +76,8 @@ def run(
         print(json.dumps(no_nan(summaries[0] if len(summaries) == 1 else summaries), indent=2))
     else:
         out_console.print(summary_table(summaries))
+        if len(jobs) > 1:
+            out_console.print(f"records in {os.path.commonpath([folder for *_, folder in jobs])}", markup=False, soft_wrap=True)
 
 
 @contextmanager

@@ -67,10 +67,12 @@ def summary_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
             table.add_row(name, value, style="bold" if name == "final accuracy" else None)
         return table
     table = Table(show_edge=False, pad_edge=False, box=None)
-    for name in facts[0]:
-        table.add_column(name, justify="left" if name in ("recipe", "records") else "right", overflow="fold")
+    shown = [name for name in facts[0] if name not in ("records", "last 5")]  # what 80 columns have no room for is in --json
+    for name in shown:
+        heading = name.removeprefix("final ")
+        table.add_column(heading, justify="left" if name == "recipe" else "right", overflow="fold", no_wrap=name != "recipe")
     for row in facts:
-        table.add_row(*row.values())
+        table.add_row(*(row[name] for name in shown))
     return table
 
 
