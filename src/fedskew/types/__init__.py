@@ -1,0 +1,55 @@
+"""The nouns of fedskew: frozen values that pass between the stages. Arrays are read-only after construction.
+
+Shapes in comments: K clients, C classes, D model parameters, S model slots, n clients of one call.
+NaN has one meaning everywhere: not known yet.
+"""
+
+from fedskew.types.arrays import Bools, Floats, Ids, Ints, Memory, Params, frozen
+from fedskew.types.clients import Clustering, Geometry, HeadUpdates, Population, Signal
+from fedskew.types.door import Auxiliary, Description, Runtime
+from fedskew.types.layout import Block, Layout
+from fedskew.types.plan import Chain, Ends, LocalJob, Plan, Replies, Scores, Wave
+from fedskew.types.record import RoundRecord, Transfer
+from fedskew.types.stage import Stateful, needs, needs_of
+from fedskew.types.state import Feedback, State
+from fedskew.types.view import Answer, Ask, AskLoss, AskTrial, AskUpdates, View
+
+__all__ = [
+    "Answer",
+    "Ask",
+    "AskLoss",
+    "AskTrial",
+    "AskUpdates",
+    "Auxiliary",
+    "Block",
+    "Bools",
+    "Chain",
+    "Clustering",
+    "Description",
+    "Ends",
+    "Feedback",
+    "Floats",
+    "Geometry",
+    "HeadUpdates",
+    "Ids",
+    "Ints",
+    "Layout",
+    "LocalJob",
+    "Memory",
+    "Params",
+    "Plan",
+    "Population",
+    "Replies",
+    "RoundRecord",
+    "Runtime",
+    "Scores",
+    "Signal",
+    "State",
+    "Stateful",
+    "Transfer",
+    "View",
+    "Wave",
+    "frozen",
+    "needs",
+    "needs_of",
+]

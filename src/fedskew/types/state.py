@@ -1,0 +1,49 @@
+"""The checkpoint, and what a round teaches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedskew.types.arrays import Floats, Ints, Memory, Params, freeze
+from fedskew.types.clients import Clustering, Signal
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that passes from one round to the next: this value is the checkpoint, and nothing else is."""
+
+    models: Params  # (S, D)
+    round: int  # rounds finished
+    seed: int
+    loss: Floats  # (K,)
+    times_selected: Ints  # (K,)
+    last_selected: Ints  # (K,)
+    signal: Signal | None = None
+    clustering: Clustering | None = None
+    home: Ints | None = None  # (K,)
+    memory: Mapping[str, Memory] = field(default_factory=dict)  # stage name -> what it remembers
+
+    def __post_init__(self) -> None:
+        freeze(self, models=np.float32, loss=np.float64, times_selected=np.int64, last_selected=np.int64, home=np.int64)
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """What a round taught, for rules that learn: one row per client whose reply was used, in the order of the plan."""
+
+    round: int
+    clients: Ints  # (n,)
+    loss: Floats  # (n,) as reported
+    seconds: Floats  # (n,) simulated, never measured: a rule that learns from it must repeat exactly
+    examples: Ints  # (n,)
+    steps: Ints  # (n,)
+    delta: Params  # (n, F) trained minus received: the whole model, or its output layer (weight rows, then bias)
+    head_shape: tuple[int, int]  # (C, L) of the output layer; (0, 0) if the model has none
+    class_gradients: Floats | None = None  # (n, C) squared norms on the auxiliary set, if the rule asked for them
+
+    def __post_init__(self) -> None:
+        freeze(self, clients=np.int64, loss=np.float64, seconds=np.float64, examples=np.int64, steps=np.int64)
+        freeze(self, delta=np.float32, class_gradients=np.float64)

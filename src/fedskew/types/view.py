@@ -1,0 +1,84 @@
+"""What a selection rule may look at, and what it may ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from fedskew.types.arrays import Bools, Floats, Ints, freeze
+from fedskew.types.clients import Clustering, Population, Signal
+
+
+@dataclass(frozen=True)
+class AskLoss:
+    """A rule's request before it selects: the loss of the present model on these clients' training data."""
+
+    clients: Ints
+    max_examples: int = 0  # 0 = on all of it, else on a fresh random draw of this many
+
+    def __post_init__(self) -> None:
+        freeze(self, clients=np.int64)
+
+
+@dataclass(frozen=True)
+class AskUpdates:
+    """A rule's request: let these clients train from the present model, keep only what changed (of the last layer, or all)."""
+
+    clients: Ints
+    layer: Literal["last", "all"] = "all"
+
+    def __post_init__(self) -> None:
+        freeze(self, clients=np.int64)
+
+
+@dataclass(frozen=True)
+class AskTrial:
+    """A rule's request: a throw-away round of these clients; the answer is the loss of its outcome at every client."""
+
+    clients: Ints
+
+    def __post_init__(self) -> None:
+        freeze(self, clients=np.int64)
+
+
+Ask: TypeAlias = AskLoss | AskUpdates | AskTrial
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back for a request; nan where a client failed.
+
+    ``values``: (n,) for AskLoss, (n, F) for AskUpdates, (K,) for AskTrial.
+    """
+
+    ask: Ask
+    values: Floats
+
+    def __post_init__(self) -> None:
+        freeze(self, values=np.float64)
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything a selection rule may look at. Never test data."""
+
+    round: int  # counts from 1
+    budget: int  # how many clients may train this round
+    population: Population
+    available: Bools  # (K,)
+    loss: Floats  # (K,) last reported, nan = never
+    times_selected: Ints  # (K,)
+    last_selected: Ints  # (K,) round of the last selection, 0 = never
+    signal: Signal | None = None
+    clustering: Clustering | None = None
+    answers: tuple[Answer, ...] = ()  # to what the rule has asked for in this round, oldest first
+
+    def __post_init__(self) -> None:
+        freeze(self, available=np.bool_, loss=np.float64, times_selected=np.int64, last_selected=np.int64)
+
+    @property
+    def size(self) -> int:
+        """K."""
+        return len(self.available)
