@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fedskew.errors import FedskewError, RunError, WorkerError
 from fedskew.runtime.local.process import AHEAD, MODEL_REMEDY, WorkerProcess
+from fedskew.runtime.local.results import Results
 from fedskew.runtime.local.store import SharedStore, Store
 from fedskew.runtime.replies import Reply
 from fedskew.types import Ints, Layout, LocalJob, Params
@@ -27,8 +28,9 @@ MAX_DEATHS = 5  # worker processes lost in one call before the run is given up
 
 @dataclass(frozen=True)
 class TrainTask:
-    """Train one client from ``models[start]``."""
+    """Train one client from ``models[start]``; its reply is number ``row``."""
 
+    row: int
     client: int
     start: int
     job: LocalJob
@@ -65,8 +67,8 @@ class Crew(Protocol):
     def initial(self, seed: int) -> Params:
         """A fresh model."""
 
-    def train(self, tasks: Sequence[TrainTask], models: Params, out: Params) -> list[Reply]:
-        """Train every task, parameters into the rows of ``out``."""
+    def train(self, tasks: Sequence[TrainTask], models: Params) -> tuple[list[Reply], Params]:
+        """Train every task: the replies by row, and all parameters as one array."""
 
     def score(self, tasks: Sequence[ScoreTask], models: Params) -> list[Scored]:
         """Score every task."""
@@ -112,9 +114,11 @@ class Alone:
         self._trainer.initial(seed, out)
         return out
 
-    def train(self, tasks: Sequence[TrainTask], models: Params, out: Params) -> list[Reply]:
-        """Train every task in turn, parameters into the rows of ``out``."""
-        return [self._train_one(task, models, out[i]) for i, task in enumerate(tasks)]
+    def train(self, tasks: Sequence[TrainTask], models: Params) -> tuple[list[Reply], Params]:
+        """Train every task in turn."""
+        out = np.empty((len(tasks), self.layout.size), np.float32)
+        replies = {task.row: self._train_one(task, models, out[task.row]) for task in tasks}
+        return [replies[row] for row in range(len(tasks))], out
 
     def _train_one(self, task: TrainTask, models: Params, out: Params) -> Reply:
         try:
@@ -151,6 +155,7 @@ class Team:
         self._factory = factory
         self._seed = 0
         self._workers: list[WorkerProcess] = []
+        self._results = Results()
         try:
             self._workers = [self._hire() for _ in range(workers)]
             for worker in self._workers:
@@ -163,6 +168,18 @@ class Team:
     def _hire(self) -> WorkerProcess:
         return WorkerProcess(self._shared, self._factory, self._seed)
 
+    def _room(self, rows: int) -> tuple[int, Params]:
+        """Shared memory for this many replies: the number of its block, and an array on it."""
+        known = set(self._results.blocks)
+        block, array = self._results.take(rows, self.layout.size)
+        dropped = self._results.shed()
+        for worker in self._workers:
+            if block.number not in known:
+                worker.open_block(block.number, (block.rows, block.width), block.file)
+            for number in dropped:
+                worker.send("forget", number)
+        return block.number, array
+
     def initial(self, seed: int) -> Params:
         """A fresh model; every worker builds it, because parts that never travel (frozen embeddings) must agree."""
         self._seed = seed
@@ -173,20 +190,18 @@ class Team:
             raise RunError("model", vectors[0], MODEL_REMEDY)
         return np.asarray(vectors[0], np.float32)
 
-    def train(self, tasks: Sequence[TrainTask], models: Params, out: Params) -> list[Reply]:
+    def train(self, tasks: Sequence[TrainTask], models: Params) -> tuple[list[Reply], Params]:
         """Spread the tasks over the workers, the first in the list first."""
         replies: list[Reply] = [Reply(None, failure="never trained")] * len(tasks)
+        number, out = self._room(len(tasks))
 
         def message(task: TrainTask) -> tuple[Any, ...]:
-            return ("train", task.client, task.job, task.seed, task.round, task.correction)
+            return ("train", number, task.row, task.client, task.job, task.seed, task.round, task.correction)
 
-        for i, answer, row in self._spread(tasks, models, message):
-            if isinstance(answer, str):
-                replies[i] = Reply(None, failure=answer)
-            else:
-                out[i] = row
-                replies[i] = Reply(out[i], *answer)
-        return replies
+        for i, answer in self._spread(tasks, models, message):
+            row = tasks[i].row
+            replies[row] = Reply(None, failure=answer) if isinstance(answer, str) else Reply(out[row], *answer)
+        return replies, out
 
     def score(self, tasks: Sequence[ScoreTask], models: Params) -> list[Scored]:
         """Spread the tasks over the workers; an error in the model's forward pass ends the run."""
@@ -198,7 +213,7 @@ class Team:
 
     def _all(self, tasks: Sequence[Any], models: Params, message: Callable[[Any], tuple[Any, ...]]) -> list[Any]:
         """Every answer in the order of the tasks; here an error is no client's fault and ends the run."""
-        answers: dict[int, Any] = {i: answer for i, answer, _ in self._spread(tasks, models, message)}
+        answers: dict[int, Any] = dict(self._spread(tasks, models, message))
         for answer in answers.values():
             if isinstance(answer, str):
                 raise WorkerError("evaluation", answer, "Check that the model's forward pass accepts the data")
@@ -206,8 +221,8 @@ class Team:
 
     def _spread(
         self, tasks: Sequence[Any], models: Params, message: Callable[[Any], tuple[Any, ...]]
-    ) -> Iterable[tuple[int, Any, Params]]:
-        """Yield (task number, answer, parameter row) as answers arrive. The row is valid until the next is asked for."""
+    ) -> Iterable[tuple[int, Any]]:
+        """Yield (task number, answer) as answers arrive."""
 
         def give(worker: WorkerProcess) -> None:
             if waiting:
@@ -228,7 +243,7 @@ class Team:
                 except (EOFError, OSError):
                     lost = self._replace(worker, waiting, deaths)
                     if lost is not None:
-                        yield lost, f"worker process died ({worker.fate()})", np.empty(0, np.float32)
+                        yield lost, f"worker process died ({worker.fate()})"
                     for _ in range(AHEAD):
                         give(self._workers[-1])
                     continue
@@ -240,7 +255,7 @@ class Team:
 
         Returns the task that is given up, if there is one: it has now killed two processes.
         """
-        held = [number for number, _ in dead.pending]
+        held = [number for number, _, _ in dead.pending]
         deaths[held[0]] += 1
         if sum(deaths) > MAX_DEATHS:
             what = f"{sum(deaths)} worker processes died in one round ({dead.fate()})"
@@ -249,6 +264,8 @@ class Team:
         dead.close()
         self._workers.append(self._hire())
         self._workers[-1].ready()
+        for block in self._results.blocks.values():
+            self._workers[-1].open_block(block.number, (block.rows, block.width), block.file)
         lost = held[0] if deaths[held[0]] > 1 else None
         waiting.extendleft(reversed([i for i in held if i != lost]))
         return lost
@@ -261,6 +278,7 @@ class Team:
         for worker in self._workers:
             worker.close(max(0.0, deadline - time.monotonic()))
         self._workers = []
+        self._results.close()
         self._shared.close()
 
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from multiprocessing import Pipe
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 MODEL_REMEDY = "Check the model factory: it is called without arguments and returns a torch module"
+INPUTS = 0  # number of the block of shared memory that takes models in
 AHEAD = 2  # tasks a worker holds at once, so that it never waits for its parent
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
@@ -45,8 +46,7 @@ class WorkerProcess:
         import cloudpickle  # functions of a script or notebook have no importable name
 
         self.pipe, theirs = Pipe()
-        self.pending: list[tuple[int, int]] = []  # (task number, output row)
-        self._sources: list[int] = []  # input row of each pending task
+        self.pending: list[tuple[int, int, int]] = []  # (task number, input row, row for its correction)
         self._block_file: Any = None
         self._process = subprocess.Popen(
             [sys.executable, "-m", "fedskew.runtime.local.worker", str(theirs.fileno())],
@@ -67,18 +67,20 @@ class WorkerProcess:
         if not isinstance(answer, Layout):
             raise RunError("model", str(answer), MODEL_REMEDY)
         self.layout = answer
-        shape = (3 * AHEAD, self.layout.size)  # AHEAD rows take models in, AHEAD give them back, AHEAD take corrections in
+        shape = (2 * AHEAD, self.layout.size)  # AHEAD rows take models in, AHEAD take corrections in
         self._block_file = anonymous_file(4 * shape[0] * shape[1])
         self._rows = np.memmap(self._block_file, np.float32, "r+", shape=shape)
         self._holds: list[int | None] = [None] * AHEAD  # which start model lies in each input row
         self._uses = [0] * AHEAD
-        self._send_descriptor(shape)
+        self.open_block(INPUTS, shape, self._block_file)
 
-    def _send_descriptor(self, shape: tuple[int, int]) -> None:
+    def open_block(self, number: int, shape: tuple[int, int], file: IO[bytes]) -> None:
+        """Let the worker map a block of shared memory."""
         from multiprocessing.reduction import send_handle
 
-        self.send("block", shape)
-        send_handle(self.pipe, self._block_file.fileno(), self._process.pid)
+        self.send("block", number, shape)
+        with contextlib.suppress(BrokenPipeError):  # noticed when the answer is missing
+            send_handle(self.pipe, file.fileno(), self._process.pid)
 
     def send(self, *message: Any) -> None:
         """One small message."""
@@ -107,22 +109,21 @@ class WorkerProcess:
             self._rows[source] = model
             self._holds[source] = start
         self._uses[source] += 1
-        used = {row for _, row in self.pending}
-        target = next(row for row in range(AHEAD) if row not in used)
-        self.pending.append((number, target))
-        self._sources.append(source)
+        used = {row for _, _, row in self.pending}
+        place = next(row for row in range(AHEAD, 2 * AHEAD) if row not in used)
+        self.pending.append((number, source, place))
         name, *rest = message
         if name == "train" and rest[-1] is not None:  # a correction travels like a model, its row in its place
-            self._rows[2 * AHEAD + target, : len(rest[-1])] = rest[-1]
-            rest[-1] = (2 * AHEAD + target, len(rest[-1]))
-        self.send(name, source, AHEAD + target, *rest)
+            self._rows[place, : len(rest[-1])] = rest[-1]
+            rest[-1] = (place, len(rest[-1]))
+        self.send(name, source, *rest)
 
-    def finish(self) -> tuple[int, Any, Params]:
-        """The answer to the oldest task: (task number, answer, row of parameters)."""
+    def finish(self) -> tuple[int, Any]:
+        """The answer to the oldest task: (task number, answer)."""
         answer = self.pipe.recv()
-        number, target = self.pending.pop(0)
-        self._uses[self._sources.pop(0)] -= 1
-        return number, answer, self._rows[AHEAD + target]
+        number, source, _ = self.pending.pop(0)
+        self._uses[source] -= 1
+        return number, answer
 
     def fate(self) -> str:
         """How the process ended, in words."""

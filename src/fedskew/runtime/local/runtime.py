@@ -73,13 +73,10 @@ class LocalRuntime:
     ) -> Replies:
         """Train the clients, the largest first so that the workers finish together."""
         order = np.argsort(-self._population.num_examples[list(clients)], kind="stable")
-        out = np.empty((len(clients), models.shape[1]), np.float32)
         added = [None] * len(clients) if corrections is None else corrections
-        tasks = [TrainTask(int(clients[i]), int(start[i]), job, seed, round, added[i]) for i in order]
-        replies = self._crew.train(tasks, models, out)
-        back = np.argsort(order)
-        in_place = bool((order == np.arange(len(order))).all())
-        return collect([replies[i] for i in back], models.shape[1], out if in_place else out[back])
+        tasks = [TrainTask(int(i), int(clients[i]), int(start[i]), job, seed, round, added[i]) for i in order]
+        replies, out = self._crew.train(tasks, models)
+        return collect(replies, models.shape[1], out)
 
     def evaluate(self, models: Params) -> Scores:
         """Every model on the central test set."""

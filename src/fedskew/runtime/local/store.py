@@ -75,11 +75,13 @@ class Handle:
 
 
 def anonymous_file(size: int) -> IO[bytes]:
-    """An unnamed file in memory where the machine has one (``/dev/shm``), else in the temporary folder."""
-    for folder in ("/dev/shm", None):
-        with contextlib.suppress(OSError):
-            handle = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (its descriptor is what is shared)
-            # Reserve the pages now: a full /dev/shm would otherwise kill a worker with SIGBUS in the middle of a round.
+    """An unnamed file in memory (Linux), else in ``/dev/shm`` or in the temporary folder."""
+    for folder in ("memory", "/dev/shm", None):
+        with contextlib.suppress(OSError, AttributeError):  # AttributeError: no memfd_create outside Linux
+            handle: IO[bytes] = (
+                os.fdopen(os.memfd_create("fedskew"), "r+b") if folder == "memory" else tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+            )
+            # Reserve the pages now: a full memory would otherwise kill a worker with SIGBUS in the middle of a round.
             os.posix_fallocate(handle.fileno(), 0, max(size, mmap.PAGESIZE))
             return handle
     raise OSError(f"no room for {size / 1e6:.0f} MB of shared data in /dev/shm or {tempfile.gettempdir()}")

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from fedskew.errors import FedskewError
 from fedskew.runtime.local.crew import first_line
-from fedskew.runtime.local.process import end_with_parent
+from fedskew.runtime.local.process import INPUTS, end_with_parent
 from fedskew.runtime.local.store import open_store
 from fedskew.types import Params
 
@@ -37,30 +38,34 @@ def serve(pipe: Connection) -> None:
         pipe.send(first_line(error))
         return
     pipe.send(trainer.model.layout)
-    rows: Params = np.empty((0, 0), np.float32)
+    blocks: dict[int, Params] = {}
     while True:
         name, *arguments = pipe.recv()
         if name == "block":
-            rows = np.memmap(os.fdopen(recv_handle(pipe), "r+b"), np.float32, "r+", shape=arguments[0])
+            number, shape = arguments
+            blocks[number] = np.memmap(os.fdopen(recv_handle(pipe), "r+b"), np.float32, "r+", shape=shape)
+        elif name == "forget":
+            blocks.pop(arguments[0], None)
         else:
-            pipe.send(answer(trainer, rows, name, arguments))
+            pipe.send(answer(trainer, blocks, name, arguments))
 
 
-def answer(trainer: Any, rows: Params, name: str, arguments: list[Any]) -> Any:
+def answer(trainer: Any, blocks: Mapping[int, Params], name: str, arguments: list[Any]) -> Any:
     """The answer to one task; an exception becomes its first line."""
     try:
         if name == "initial":
             out = np.empty(trainer.model.layout.size, np.float32)
             trainer.initial(arguments[0], out)
             return out
-        source, target, *rest = arguments
+        source, *rest = arguments
+        inputs = blocks[INPUTS]
         if name == "train":
-            client, job, seed, round, place = rest
-            correction = None if place is None else rows[place[0], : place[1]]
-            return trainer.train(client, rows[source], rows[target], job, seed, round, correction)
+            number, row, client, job, seed, round, place = rest
+            correction = None if place is None else inputs[place[0], : place[1]]
+            return trainer.train(client, inputs[source], blocks[number][row], job, seed, round, correction)
         if name == "react":
-            return trainer.react(rows[source])
-        return trainer.score(rows[source], *rest)
+            return trainer.react(inputs[source])
+        return trainer.score(inputs[source], *rest)
     except Exception as error:
         return first_line(error)
 
