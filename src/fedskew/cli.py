@@ -176,7 +176,8 @@ def list_(
         table.add_column("what it is", ratio=5)
         table.add_column("options", ratio=5)
         for entry, facts in entries.items():
-            table.add_row(entry, facts["what"], "\n".join(f"{k}: {v}" for k, v in facts["options"].items()))
+            what = "\n".join(text for text in (facts["what"], facts.get("citation", "")) if text)
+            table.add_row(entry, what, "\n".join(f"{k}: {v}" for k, v in facts["options"].items()))
         out_console.print(table)
         out_console.print()
 
@@ -192,9 +193,24 @@ def _entries(name: str) -> dict[str, Any]:
         schema = recipes.PLAIN_TABLES[name]
         return {f"[{name}]": {"what": _what(schema), "options": {k: o.text for k, o in options_of(schema).items()}}}
     return {
-        key: {"what": _what(function), "options": {k: o.text for k, o in recipes.stage_options(name, function).items()}}
+        key: {
+            "what": _what(function),
+            "citation": _citation(function),
+            "options": {k: o.text for k, o in recipes.stage_options(name, function).items()},
+        }
         for key, function in recipes.REGISTRIES[name].items()
     }
+
+
+def _citation(function: Any) -> str:
+    """The sentence of the module's docstring that names a paper: authors and title, or "Paper 00x", up to its first stop."""
+    module = inspect.getmodule(function.step if isinstance(function, Stateful) else function)
+    for paragraph in (inspect.getdoc(module) or "").split("\n\n")[1:3]:
+        text = " ".join(paragraph.split())
+        if found := re.match(r'([^"]*: "[^"]+".*?|.*?\b[Pp]aper 00\d.*?|A baseline without.*?)(?=[;:.](\s|$)|$)', text):
+            cited = found[1].strip()
+            return cited if cited.count("(") == cited.count(")") else cited.rpartition(" (")[0]
+    return ""
 
 
 def _what(thing: Any) -> str:

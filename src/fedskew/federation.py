@@ -298,7 +298,7 @@ def round_transfers(setting: Setting, plan: Plan, runners: Sequence[Runner], hol
     holding = frozenset() if setting.method.resend else holders
     models = model_transfers(trained, silent, setting.description.layout.bytes, holders=holding)
     rule = setting.method.selection
-    reported = needs_of(rule.function) & {"latency", "snr"} | ({"loss"} if rule.keeps_losses else set())
+    reported = needs_of(rule.function, rule.options) & {"latency", "snr"} | ({"loss"} if rule.keeps_losses else set())
     return models + _control(setting, models) + report_transfers(sorted(reported), len(asked - silent))
 
 

@@ -61,9 +61,11 @@ def answer(setting: Setting, state: State, ask: Ask, round: int) -> tuple[Answer
         charge = probe_transfers(len(ask.clients), uploads, size, upload_bytes=upload_bytes)
         return Answer(ask, updates), state, charge, set(ask.clients.tolist())
     outcome, uploads = _trial(setting, state, ask, round)
-    everyone = np.arange(setting.description.population.size)
-    values = losses_at(setting, state, everyone, outcome, round, 0)
-    charge = probe_transfers(len(ask.clients), uploads, size) + loss_transfers(len(everyone), size, slots)
+    population = setting.description.population
+    there = np.flatnonzero(setting.runtime.available(round) & (population.num_examples > 0))
+    values = np.full(population.size, np.nan)
+    values[there] = losses_at(setting, state, there, outcome, round, 0)
+    charge = probe_transfers(len(ask.clients), uploads, size) + loss_transfers(len(there), size, slots)
     return Answer(ask, values), state, charge, set()
 
 

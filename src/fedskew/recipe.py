@@ -23,6 +23,7 @@ from fedskew.data.partitions import PARTITIONS
 from fedskew.devices import Devices
 from fedskew.errors import RecipeError, did_you_mean
 from fedskew.method import Method, Stage
+from fedskew.rehearsal import rehearse
 from fedskew.runtime.faults import Faults
 from fedskew.schema import Option, check_value, options_of
 from fedskew.types import LocalJob, Stateful, needs_of
@@ -306,17 +307,23 @@ def _check_neighbours(resolved: Table) -> None:
         where = f"selection {resolved['selection']['use']}"
         raise RecipeError(where, f"needs a [{missing}]", f"Add [{missing}] to the recipe, or choose another selection")
     _check_means(resolved)
+    chosen = _stage(resolved, "selection")
+    if chosen is not None:
+        rehearse(chosen, resolved["run"]["clients_per_round"])
     if resolved["local"]["optimizer"] == "adam" and resolved["local"]["momentum"]:
         raise RecipeError("local.momentum", "has no meaning for adam", "Set it to 0 or use optimizer = 'sgd'")
 
 
 def _check_means(resolved: Table) -> None:
     """A rule that looks at latencies or SNRs needs devices that have them."""
-    wanted, where = needs_of(find("selection", resolved["selection"]["use"])), f"selection {resolved['selection']['use']}"
+    rule, where = find("selection", resolved["selection"]["use"]), f"selection {resolved['selection']['use']}"
+    wanted = needs_of(rule, resolved["selection"])
     if "latency" in wanted and resolved["devices"]["classes"] == "none":
         raise RecipeError(where, "needs to know latencies", "Set devices.classes = 'haccs'")
     if "snr" in wanted and not resolved["devices"]["snr_db"]:
         raise RecipeError(where, "needs to know signal-to-noise ratios", "Set devices.snr_db = [0, 30]")
+    if isinstance(rule, Stateful) and rule.auxiliary and not resolved["data"]["auxiliary"]:
+        raise RecipeError(where, "needs examples that the server itself holds", "Set data.auxiliary, for example to 100")
 
 
 def expand(raw: Mapping[str, Any]) -> Iterator[Table]:
@@ -341,22 +348,22 @@ def expand(raw: Mapping[str, Any]) -> Iterator[Table]:
 
 def method_of(resolved: Mapping[str, Any]) -> Method:
     """The functions and numbers the loop plays, from a resolved recipe."""
-
-    def stage(name: str) -> Stage | None:
-        if name not in resolved:
-            return None
-        options = {key: value for key, value in resolved[name].items() if key != "use"}
-        return Stage(resolved[name]["use"], find(name, resolved[name]["use"]), options)
-
     local = dict(resolved["local"])
     local["report_loss"] = REPORTED_LOSS.get(resolved["selection"].get("loss_source", ""), local["report_loss"])
     run = {key: value for key, value in resolved["run"].items() if key != "checkpoint_seconds"}
-    stages = {name: stage(name) for name in ("signal", "distance", "clustering", "selection", "procedure", "aggregation")}
+    stages = {name: _stage(resolved, name) for name in (*OPTIONAL_STAGES, "selection", "procedure", "aggregation")}
     lr_decay, server = local.pop("lr_decay"), find("aggregation", resolved["aggregation"]["use"])
     job = LocalJob(**local)
     if isinstance(server, Stateful) and server.job is not None:
         job = server.job(job, **{key: value for key, value in resolved["aggregation"].items() if key != "use"})
     return Method(**stages, lr_decay=lr_decay, job=job, **run)  # type: ignore[arg-type]
+
+
+def _stage(resolved: Mapping[str, Any], name: str) -> Stage | None:
+    if name not in resolved:
+        return None
+    options = {key: value for key, value in resolved[name].items() if key != "use"}
+    return Stage(resolved[name]["use"], find(name, resolved[name]["use"]), options)
 
 
 def fingerprint(resolved: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ from fedskew.types import Floats, Ints, Signal, View, needs
 SNR_RANGE = (0.1, 10.0)  # of the median
 
 
-@needs("signal")
+@needs("signal", snr="use_snr")
 def bacsa(
     view: View,
     rng: np.random.Generator,

@@ -26,6 +26,7 @@ Ablation (METHODS 11.3): ``rank_clusters="random"`` and ``rank_clients="random"`
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from itertools import chain
 from typing import Literal
@@ -36,6 +37,7 @@ from fedskew.errors import RecipeError
 from fedskew.selection.groups import Groups, group, highest, labels_of
 from fedskew.types import AskLoss, Bools, Floats, Ints, View, needs
 
+logger = logging.getLogger(__name__)
 Overflow = Literal["balanced", "truncate"]
 
 
@@ -64,6 +66,8 @@ def fedlecc(
         if everyone or loss_source == "subset":
             return AskLoss(_draw(view, rng, view.size if everyone else subset_size))
     labels = labels_of(view, "fedlecc") if rank_clusters != "ignore" else np.zeros(view.size, np.int64)
+    if view.round == 1 and rank_clusters != "ignore":
+        _say_if_clamped(top_clusters, int(labels.max(initial=-1)) + 1)
     loss, usable = aged_loss(view, ageing), view.available & ~failed(view)
     grouped = group(np.flatnonzero(usable if usable.any() else view.available), labels)
     values, means, first = rate(grouped, loss, explore=unseen == "explore")
@@ -170,6 +174,11 @@ def _draw(view: View, rng: np.random.Generator, count: int) -> Ints:
     """``count`` random available clients, ids ascending."""
     there = np.flatnonzero(view.available)
     return there if count >= len(there) else np.sort(rng.choice(there, count, replace=False))
+
+
+def _say_if_clamped(top_clusters: int, clusters: int) -> None:
+    if top_clusters > clusters:
+        logger.warning("selection.top_clusters: %d, but there are %d clusters. All of them count.", top_clusters, clusters)
 
 
 def _check(top_clusters: int, subset_size: int, ageing: float) -> None:

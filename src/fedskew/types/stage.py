@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -31,8 +31,10 @@ class Stateful:
     extra_models: int = 0
 
 
-def needs(*what: Literal["signal", "clustering", "loss", "latency", "snr"]) -> Callable[[F], F]:
+def needs(*what: Literal["signal", "clustering", "loss", "latency", "snr"], **when: str) -> Callable[[F], F]:
     """Say what a selection rule cannot do without; the recipe is checked for it, and losses, latencies and SNRs are charged.
+
+    ``needs(snr="use_snr")``: only if the rule's option ``use_snr`` is on.
 
     >>> @needs("clustering")
     ... def rule(view, rng): ...
@@ -41,14 +43,15 @@ def needs(*what: Literal["signal", "clustering", "loss", "latency", "snr"]) -> C
     """
 
     def mark(function: F) -> F:
-        function.needs = frozenset(what)  # type: ignore[attr-defined]
+        function.needs, function.needs_when = frozenset(what), when  # type: ignore[attr-defined]
         return function
 
     return mark
 
 
-def needs_of(function: object) -> frozenset[str]:
-    """What :func:`needs` said of a rule."""
+def needs_of(function: object, options: Mapping[str, Any] | None = None) -> frozenset[str]:
+    """What :func:`needs` said of a rule, given its options."""
     target = function.step if isinstance(function, Stateful) else function
     found: frozenset[str] = getattr(target, "needs", frozenset())
-    return found
+    when: Mapping[str, str] = getattr(target, "needs_when", {})
+    return found | {what for what, option in when.items() if options and options.get(option)}
