@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench bench-flower evidence-estimation evidence-participation clean
+.PHONY: help setup demo test check format bench bench-flower evidence-estimation evidence-participation evidence-ablation clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,14 +25,14 @@ test: $(READY) ## run all tests (under 8 minutes on 2 cores)
 	$(BIN)/pytest -n 2 --dist worksteal
 
 check: $(READY) ## formatting, lint, types, import rules
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks evidence
+	$(BIN)/ruff check src tests benchmarks evidence
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(READY) ## put the code into its standard form
-	$(BIN)/ruff format src tests benchmarks
-	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks evidence
+	$(BIN)/ruff check --fix src tests benchmarks evidence
 
 bench: $(READY) ## speed against a bare PyTorch loop and Flower's simulation, memory, scaling, clustering, selection
 	@status=0; for script in rounds scale clustering selection flower; do \
@@ -46,6 +46,9 @@ evidence-estimation: $(READY) ## METHODS 8.3 again: how well label proportions c
 
 evidence-participation: $(READY) ## paper 001 Fig 6 again: who takes part under BACSA, BACSA-SNR and greedy
 	$(BIN)/python evidence/participation.py
+
+evidence-ablation: $(READY) ## METHODS 11.3: which part of FedLECC does the work, on FMNIST (about 10 minutes)
+	$(BIN)/python evidence/ablation.py
 
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -138,6 +138,8 @@ def test_list_shows_every_entry_with_its_options():
     assert content["partition"]["dirichlet"]["options"]["alpha"] == "float = 0.3"
     assert content["aggregation"]["mean"]["options"]["weights"] == "'examples' | 'uniform' = 'examples'"
     assert "McMahan" in content["recipes"]["fedavg"]["citation"]
+    assert all(entry["citation"] for entry in content["selection"].values())
+    assert content["selection"]["fedlecc"]["citation"].endswith("arXiv 2603.08911, 2026 (paper 000), Algorithm 1")
     assert all(entry["what"] for stage in content.values() for entry in stage.values())
     assert "Did you mean 'selection'?" in error_of("list", "selektion")
 

@@ -35,7 +35,7 @@ class World(ScriptedRuntime):
         return Scores(np.asarray(clients) + first, np.zeros(len(clients)), np.full(len(clients), 10))
 
 
-def play(rule, *, options=None, rounds=1, resend=False):
+def play(rule, *, options=None, rounds=1, resend=False, world=None):
     method = Method(
         selection=Stage("rule", rule, options or {}),
         procedure=Stage("parallel", PROCEDURES["parallel"]),
@@ -44,7 +44,7 @@ def play(rule, *, options=None, rounds=1, resend=False):
         clients_per_round=2,
         resend=resend,
     )
-    setting = settle(method, World(), 0)
+    setting = settle(method, world or World(), 0)
     setting.initial[:] = 0
     state, _ = prepare(setting)
     records = []
@@ -115,6 +115,30 @@ def test_a_trial_is_evaluated_everywhere_and_forgotten():
     total_down = sum(t.bytes for t in record.transfers if t.direction == "down")
     assert total_down == (2 + 5 + 2) * S, "FedCor: (m + K) s on top of the round itself"
     assert ledger(record)["up", "loss"][0] == 5 * 4
+
+
+def test_absent_clients_cannot_tell_how_a_trial_went():
+    class SomeAway(World):
+        def available(self, round):
+            return np.array([True, True, False, True, False])
+
+    def rule(view, rng):
+        if not view.answers:
+            return AskTrial(np.array([1, 3]))
+        assert np.isnan(view.answers[0].values).tolist() == [False, False, True, False, True]
+        return [0, 1]
+
+    _, _, (record,) = play(rule, world=SomeAway())
+    assert ledger(record)["up", "loss"][0] == 3 * 4
+
+
+def test_a_signal_to_noise_ratio_is_charged_when_an_option_asks_for_it():
+    @needs(snr="use_snr")
+    def rule(view, rng, *, use_snr: bool = False):
+        return [0, 1]
+
+    assert ("up", "control") not in ledger(play(rule, options={"use_snr": False})[2][0])
+    assert ledger(play(rule, options={"use_snr": True})[2][0])["up", "control"] == (8, 8)
 
 
 def test_reported_losses_are_charged_only_to_rules_that_live_on_them():

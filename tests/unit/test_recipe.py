@@ -57,6 +57,10 @@ def test_fingerprint_knows_what_matters():
         ({"partition": {"use": "natural"}}, "option 'column' is missing"),
         ({"model": {"use": "mlp", "head_init": "zero"}}, "model.head_init"),
         ({"sweep": {"local.lr": [1]}}, "sweep"),
+        ({"selection": {"use": "power_of_choice", "d": 4}}, "d = 4 candidates for 10 places"),  # as a published study ran it
+        ({"selection": {"use": "oort", "pacer_rounds": 0}}, "selection.pacer_rounds: 0 is not positive"),
+        ({"signal": {"use": "histogram"}, "selection": {"use": "bacsa", "use_snr": True}}, "devices.snr_db"),
+        ({"selection": {"use": "cba"}}, "Set data.auxiliary"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(raw, message):
@@ -64,6 +68,12 @@ def test_what_is_wrong_is_said_in_one_line(raw, message):
         recipe.resolve(raw)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_rule_from_outside_that_cannot_play_with_nobody_there_is_let_through(tmp_path, monkeypatch):
+    (tmp_path / "fragile_rule.py").write_text("def rule(view, rng):\n    return [view.loss[view.available][0]]\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert resolved(selection={"use": "fragile_rule:rule"})["selection"]["use"] == "fragile_rule:rule"
 
 
 def test_extends_goes_one_level_deep(tmp_path):

@@ -74,6 +74,14 @@ def test_more_top_clusters_than_places_or_clusters():
     assert play(fedlecc, view, top_clusters=99) == [11, 10, 9]
 
 
+@pytest.mark.parametrize(
+    ("round", "said"), [(1, ["selection.top_clusters: 9, but there are 2 clusters. All of them count."]), (2, [])]
+)
+def test_more_top_clusters_than_there_are_is_said_once(round, said, caplog):
+    fedlecc(view_of(labels=[0, 0, 1, 1], round=round), np.random.default_rng(0), top_clusters=9)
+    assert [record.getMessage() for record in caplog.records] == said
+
+
 def test_what_is_left_of_the_top_clusters_fills_up_cluster_by_cluster():
     labels = np.array([0, 1, 1, 1, 1, 2, 2, 2, 2])
     loss = np.array([9.0, 8, 1, 1, 1, 2.5, 2.4, 2.3, 2.2])  # means 9, 2.75, 2.35
