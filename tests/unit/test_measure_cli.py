@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import asdict
@@ -10,13 +11,17 @@ from pathlib import Path
 import pytest
 import tomli_w
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 from fedskew import cli_measure
 from fedskew.data import load
 from fedskew.errors import FedskewError
 from fedskew.experiment import shards_of
+from fedskew.measure.groups import PAPER_RULES
+from fedskew.measure.privacy import NoiseRow, PrivacyTable, Spread
 from fedskew.recipe import resolve
+from fedskew.report.tables import noise_table
 
 pytest.importorskip("pyarrow")
 
@@ -133,6 +138,14 @@ def test_a_private_signal_shows_both(small):
     assert "seen at ε = 0.5" in output("measure", small, "--epsilon", "0.5")
     found = strict(output("measure", small, "--signal", "private", "--set", "signal.mechanism=laplace", "--json"))
     assert found["signal"] == {"source": "private", "epsilon": 1.0}
+
+
+def test_the_widest_privacy_table_fits_80_columns():
+    low = Spread(-0.27, 0.15)
+    wide = NoiseRow(0.001, Spread(0.555, 0.123), *[Spread(0.5, 0.1)] * 4, *[{rule.key: low for rule in PAPER_RULES}] * 2)
+    console = Console(width=80, file=io.StringIO())
+    console.print(noise_table(PrivacyTable(None, PAPER_RULES, (wide,), 2, "geometric", "add_remove")))
+    assert console.file.getvalue().rstrip().endswith("-0.27±0.15  -0.27±0.15  -0.27±0.15")
 
 
 def test_privacy_prints_a_table(small):

@@ -100,7 +100,7 @@ def group_notes(found: Measurement) -> list[str]:
 def noise_table(table: PrivacyTable) -> Table:
     """Total variation, presence of classes and surviving groups against epsilon; narrow enough for 80 columns."""
     out = Table(show_edge=False, pad_edge=False, box=None, header_style="bold")
-    for head in ("ε", "total variation", "recall", "precision", "HD seen"):
+    for head in ("ε", "total variation", "recall", "precision", "HD\nseen"):
         out.add_column(head, justify="right", min_width=11 if head == "total variation" else None)
     for rule in table.rules:
         out.add_column(f"ARI\n{rule.clustering}\n{rule.distance}", justify="right")
