@@ -116,7 +116,7 @@ def fill_greedily(labels: Labels, count: int, rng: np.random.Generator) -> Ints:
 
 
 def improve_by_swaps(labels: Labels, count: int, rng: np.random.Generator) -> Ints:
-    """A random cut that no exchange of two clients betters by much. Client after client takes its best exchange, if one helps."""
+    """A random cut that no exchange of two clients betters by much: client after client takes its best exchange."""
     size = len(labels.rows)
     group_of = rng.permutation(deal(size, count))
     offsets = labels.weights[:, None] * (labels.rows - labels.target)
