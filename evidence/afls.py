@@ -1,8 +1,8 @@
 """AFLS on CIFAR-10: which procedure it chooses, and what both procedures reach, by round and by simulated time (METHODS 11.9).
 
 ``python evidence/afls.py`` deals CIFAR-10 to 10 devices with k = 2, 5 and 10 classes each, plays the recipes ``fedtra`` and
-``fedseq`` on them and writes ``results.json``, ``curves.png`` and the page ``README.md`` into ``evidence/afls``. Run folders lie
-in ``runs/afls``; a second call goes on where the first was stopped. ``--rounds``, ``--seeds`` and ``--size`` (examples per
+``fedseq`` on them and writes ``results.json``, ``curves.png`` and the page ``README.md`` into ``evidence/afls``. Run folders
+lie in ``runs/afls``; a second call goes on where the first was stopped. ``--rounds``, ``--seeds`` and ``--size`` (examples per
 device, 0 = all) make it shorter, ``--lr`` changes the learning rate, ``--out`` writes elsewhere.
 """
 

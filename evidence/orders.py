@@ -2,8 +2,8 @@
 
 ``python evidence/orders.py`` plays FedAvg, FedLECC, Power-of-Choice, BACSA, FedSeQ and ``balanced_chains`` on Fashion-MNIST,
 100 clients by Dirichlet(0.055), 10 a round, 150 rounds, three seeds, all with one and the same local setting, and writes
-``results.json``, ``orders.png`` and the page ``README.md`` into ``evidence/orders``. Run folders lie in ``runs/orders``; a second
-call goes on where the first was stopped. ``--rounds`` and ``--seeds`` make it shorter; ``--out`` writes elsewhere.
+``results.json``, ``orders.png`` and the page ``README.md`` into ``evidence/orders``. Run folders lie in ``runs/orders``; a
+second call goes on where the first was stopped. ``--rounds`` and ``--seeds`` make it shorter; ``--out`` writes elsewhere.
 """
 
 from __future__ import annotations

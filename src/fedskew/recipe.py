@@ -334,14 +334,10 @@ def _check_order(resolved: Table) -> None:
     if use == "chains" and resolved["procedure"]["chains"] > most:
         what = f"{resolved['procedure']['chains']} chains for {most} clients a round"
         raise RecipeError("procedure.chains", what, f"Give at most {most}, or raise run.clients_per_round")
-    if "loss" in needs_of(find("procedure", use), _options(resolved, "procedure")) and _reported_loss(resolved) != "start":
+    told = REPORTED_LOSS.get(resolved["selection"].get("loss_source", ""), resolved["local"]["report_loss"])
+    if "loss" in needs_of(find("procedure", use), _options(resolved, "procedure")) and told != "start":
         what = "needs the loss of the model a client receives"
         raise RecipeError(f"procedure {use}", what, "Set local.report_loss = 'start'")
-
-
-def _reported_loss(resolved: Mapping[str, Any]) -> str:
-    """Which loss clients send: what the selection rule lives on comes first."""
-    return REPORTED_LOSS.get(resolved["selection"].get("loss_source", ""), str(resolved["local"]["report_loss"]))
 
 
 def _check_means(resolved: Table) -> None:
@@ -379,16 +375,17 @@ def method_of(resolved: Mapping[str, Any]) -> Method:
     def stage(name: str) -> Stage | None:
         if name not in resolved:
             return None
-        return Stage(resolved[name]["use"], find(name, resolved[name]["use"]), _options(resolved, name))
+        options = {key: value for key, value in resolved[name].items() if key != "use"}
+        return Stage(resolved[name]["use"], find(name, resolved[name]["use"]), options)
 
     local = dict(resolved["local"])
-    local["report_loss"] = _reported_loss(resolved)
+    local["report_loss"] = REPORTED_LOSS.get(resolved["selection"].get("loss_source", ""), local["report_loss"])
     run = {key: value for key, value in resolved["run"].items() if key != "checkpoint_seconds"}
     stages = {name: stage(name) for name in ("signal", "distance", "clustering", "selection", "procedure", "aggregation")}
     lr_decay, server = local.pop("lr_decay"), find("aggregation", resolved["aggregation"]["use"])
     job = LocalJob(**local)
     if isinstance(server, Stateful) and server.job is not None:
-        job = server.job(job, **_options(resolved, "aggregation"))
+        job = server.job(job, **{key: value for key, value in resolved["aggregation"].items() if key != "use"})
     return Method(**stages, lr_decay=lr_decay, job=job, **run)  # type: ignore[arg-type]
 
 
