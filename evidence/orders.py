@@ -21,7 +21,7 @@ import numpy as np
 from fedskew.accounting.traffic import total_bytes
 from fedskew.experiment import Run
 from fedskew.recipe import load, override
-from fedskew.report.style import COLOURS, drawing, new_figure, title
+from fedskew.report.style import COLOURS, drawing, new_figure, title, with_commas
 from fedskew.schedule import Job, run_all
 from fedskew.types import RoundRecord
 
@@ -118,13 +118,16 @@ def draw(cells: Sequence[Mapping[str, Any]], path: Path) -> None:
         by_round, by_time = figure.subplots(1, 2, sharey=True)
         for (recipe, (name, _)), colour in zip(METHODS.items(), COLOURS, strict=False):
             curve, clock = of(cells, recipe, "curve").mean(axis=0), of(cells, recipe, "clock").mean(axis=0)
-            width = min(5, len(curve))
-            smooth = np.convolve(curve, np.ones(width) / width, mode="valid")
-            by_round.plot(np.arange(width - 1, len(curve)), smooth, color=colour, linewidth=1.4, label=name)
-            by_time.plot(clock[width - 1 :], smooth, color=colour, linewidth=1.4)
+            width = 5 if len(curve) > 20 else 1
+            smooth, first = np.convolve(curve, np.ones(width) / width, mode="valid"), max(width - 1, 1)
+            shown = smooth[first - width + 1 :]  # not round 0: nothing was trained, and its time may be 0
+            by_round.plot(np.arange(first, len(curve)), shown, color=colour, linewidth=1.4, label=name)
+            by_time.plot(clock[first:], shown, color=colour, linewidth=1.4)
         title(by_round, "by round", "test accuracy, mean over seeds and 5 rounds")
         title(by_time, "by simulated time", "1 ms an example, 10 Mbit/s, logarithmic")
         by_time.set_xscale("log")
+        by_time.xaxis.set_major_formatter(with_commas)
+        by_time.xaxis.set_minor_formatter("")
         by_round.set_xlabel("round")
         by_time.set_xlabel("simulated seconds")
         by_round.legend(loc="lower right")

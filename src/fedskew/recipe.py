@@ -333,7 +333,7 @@ def _check_order(resolved: Table) -> None:
     most = min(resolved["run"]["clients_per_round"], resolved["data"]["clients"])
     if use == "chains" and resolved["procedure"]["chains"] > most:
         what = f"{resolved['procedure']['chains']} chains for {most} clients a round"
-        raise RecipeError("procedure.chains", what, f"Give at most {most}, or raise run.clients_per_round")
+        raise RecipeError("procedure.chains", what, f"Give at most {most}, or let more clients train")
     told = REPORTED_LOSS.get(resolved["selection"].get("loss_source", ""), resolved["local"]["report_loss"])
     if "loss" in needs_of(find("procedure", use), _options(resolved, "procedure")) and told != "start":
         what = "needs the loss of the model a client receives"
