@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench bench-flower evidence-estimation evidence-participation evidence-ablation clean
+.PHONY: help setup demo test check format bench bench-flower clean
+.PHONY: evidence-estimation evidence-participation evidence-ablation evidence-afls evidence-orders
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +50,12 @@ evidence-participation: $(READY) ## paper 001 Fig 6 again: who takes part under 
 
 evidence-ablation: $(READY) ## METHODS 11.3: which part of FedLECC does the work, on FMNIST (about 10 minutes)
 	$(BIN)/python evidence/ablation.py
+
+evidence-afls: $(READY) ## paper 003 again on CIFAR-10: what AFLS chooses, both procedures by round and by simulated time
+	$(BIN)/python evidence/afls.py
+
+evidence-orders: $(READY) ## six methods on Fashion-MNIST in accuracy, bytes, simulated time and energy
+	$(BIN)/python evidence/orders.py
 
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -291,18 +291,15 @@ def evaluate(setting: Setting, state: State) -> tuple[float, float]:
 
 
 def round_transfers(setting: Setting, plan: Plan, runners: Sequence[Runner], holders: frozenset[int]) -> tuple[Transfer, ...]:
-    """The models of the round, and the small things a selection rule has the clients report with them."""
+    """The models of the round, and the small things a rule has the clients report with them."""
     silent = {client for runner in runners for client in runner.silent}
     asked = {client for runner in runners for client in runner.seconds}
-    trained = plan
-    if asked != set(plan.clients):
-        trained = replace(
-            plan, chains=tuple(replace(c, clients=tuple(i for i in c.clients if i in asked)) for c in plan.chains)
-        )
+    failed = {client for runner in runners for client in runner.failures}
     holding = frozenset() if setting.method.resend else holders
-    models = model_transfers(trained, silent, setting.description.layout.bytes, holders=holding)
-    rule = setting.method.selection
-    reported = needs_of(rule.function, rule.options) & {"latency", "snr"} | ({"loss"} if rule.keeps_losses else set())
+    models = model_transfers(plan, silent, setting.description.layout.bytes, failed=failed, holders=holding)
+    rule, order = setting.method.selection, setting.method.procedure
+    told = rule.keeps_losses or "loss" in needs_of(order.function, order.options)
+    reported = needs_of(rule.function, rule.options) & {"latency", "snr"} | ({"loss"} if told else set())
     return models + _control(setting, models) + report_transfers(sorted(reported), len(asked - silent))
 
 

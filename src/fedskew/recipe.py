@@ -99,6 +99,13 @@ LIMITS: dict[str, tuple[float, float]] = {  # option -> smallest and largest leg
     "local.clip_norm": (0, 1e12),
     "local.max_examples": (0, 1e12),
     "local.lr_decay": (1e-9, 1),
+    "procedure.chains": (0, 1e9),
+    "procedure.theta": (1e-9, 1e9),
+    "procedure.theta_classes": (0, 1e9),
+    "procedure.epsilon": (1e-300, 0.5),
+    "procedure.refresh": (0, 1e9),
+    "procedure.hysteresis": (0, 0.99),
+    "procedure.pilot_rounds": (0, 1e9),
     "run.rounds": (0, 1e9),
     "run.clients_per_round": (1, 1e9),
     "run.evaluate_every": (0, 1e9),
@@ -302,16 +309,39 @@ def _check_neighbours(resolved: Table) -> None:
     if order != list(OPTIONAL_STAGES[: len(order)]):
         missing = next(name for name in OPTIONAL_STAGES if name not in resolved)
         raise RecipeError("recipe", f"[{order[-1]}] needs [{missing}] before it", f"Add [{missing}] or remove [{order[-1]}]")
-    wanted = needs_of(find("selection", resolved["selection"]["use"])) & set(OPTIONAL_STAGES)
-    for missing in sorted(wanted - set(resolved)):
-        where = f"selection {resolved['selection']['use']}"
-        raise RecipeError(where, f"needs a [{missing}]", f"Add [{missing}] to the recipe, or choose another selection")
+    for stage in ("selection", "procedure"):
+        use = resolved[stage]["use"]
+        for missing in sorted((needs_of(find(stage, use), _options(resolved, stage)) & set(OPTIONAL_STAGES)) - set(resolved)):
+            remedy = f"Add [{missing}] to the recipe, or choose another {stage}"
+            raise RecipeError(f"{stage} {use}", f"needs a [{missing}]", remedy)
+    _check_order(resolved)
     _check_means(resolved)
     chosen = _stage(resolved, "selection")
     if chosen is not None:
         rehearse(chosen, resolved["run"]["clients_per_round"])
     if resolved["local"]["optimizer"] == "adam" and resolved["local"]["momentum"]:
         raise RecipeError("local.momentum", "has no meaning for adam", "Set it to 0 or use optimizer = 'sgd'")
+
+
+def _options(resolved: Mapping[str, Any], stage: str) -> Table:
+    return {key: value for key, value in resolved[stage].items() if key != "use"}
+
+
+def _check_order(resolved: Table) -> None:
+    """What the order of training makes impossible."""
+    use, server = resolved["procedure"]["use"], resolved["aggregation"]["use"]
+    rule = find("aggregation", server)
+    if use in procedure.HANDING_ON and isinstance(rule, Stateful) and rule.corrections is not None:
+        what = f"has no meaning where clients train on each other's models (procedure {use})"
+        raise RecipeError(f"aggregation {server}", what, "Use procedure.use = 'parallel'")
+    most = min(resolved["run"]["clients_per_round"], resolved["data"]["clients"])
+    if use == "chains" and resolved["procedure"]["chains"] > most:
+        what = f"{resolved['procedure']['chains']} chains for {most} clients a round"
+        raise RecipeError("procedure.chains", what, f"Give at most {most}, or let more clients train")
+    told = REPORTED_LOSS.get(resolved["selection"].get("loss_source", ""), resolved["local"]["report_loss"])
+    if "loss" in needs_of(find("procedure", use), _options(resolved, "procedure")) and told != "start":
+        what = "needs the loss of the model a client receives"
+        raise RecipeError(f"procedure {use}", what, "Set local.report_loss = 'start'")
 
 
 def _check_means(resolved: Table) -> None:

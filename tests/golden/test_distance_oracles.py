@@ -24,10 +24,9 @@ from fedskew.distance.skew import (
     emd_values_skew,
     hellinger_skew,
     jensen_shannon_skew,
-    omega_balanced,
-    omega_reverse,
     wpsi,
 )
+from fedskew.omega import omega_balanced, omega_reverse
 from fedskew.types import Signal
 
 PAIR = np.array([[0.7, 0.2, 0.1, 0.0], [0.1, 0.2, 0.3, 0.4]])

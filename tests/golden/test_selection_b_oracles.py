@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from fedskew.accounting.participation import participation
+from fedskew.balance import build_greedily, evaluate, pose, solve
 from fedskew.data.partitions.ownership import balanced
 from fedskew.selection.bacsa import bacsa
-from fedskew.selection.balance import build_greedily, evaluate, pose, solve
 from fedskew.selection.fed_cbs import draw_groups, qcid
 from fedskew.selection.greedy_balance import greedy_balance
 from fedskew.streams import stream

@@ -133,7 +133,7 @@ def test_absent_clients_cannot_tell_how_a_trial_went():
 
 
 def test_a_signal_to_noise_ratio_is_charged_when_an_option_asks_for_it():
-    @needs(snr="use_snr")
+    @needs(when=lambda options: ["snr"] if options["use_snr"] else [])
     def rule(view, rng, *, use_snr: bool = False):
         return [0, 1]
 

@@ -17,13 +17,11 @@ from fedskew.distance.skew import (
     gini,
     hellinger_skew,
     jensen_shannon_skew,
-    omega,
-    omega_balanced,
-    omega_reverse,
     skew_figures,
     wpsi,
 )
 from fedskew.errors import RecipeError, SignalError
+from fedskew.omega import omega, omega_balanced, omega_reverse
 
 tables = hnp.arrays(np.int64, st.tuples(st.integers(2, 9), st.integers(1, 6)), elements=st.integers(0, 40)).map(
     lambda table: table + (table.sum(axis=1, keepdims=True) == 0)

@@ -7,9 +7,10 @@ round costs when one transmission of the model reaches every client at once; the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Literal
 
-from fedskew.types import Plan, Transfer
+from fedskew.types import Chain, Plan, Transfer
 
 ORDER_BYTES = 8  # one client's place in a device-to-device chain: id and next hop
 COUNT_BYTES = 4  # one class count, uint32
@@ -17,35 +18,64 @@ LOSS_BYTES = 4
 
 
 def model_transfers(
-    plan: Plan, silent: Collection[int], model_bytes: int, *, holders: Collection[int] = ()
+    plan: Plan, silent: Collection[int], model_bytes: int, *, failed: Collection[int] = (), holders: Collection[int] = ()
 ) -> tuple[Transfer, ...]:
-    """The models of a plan. ``silent`` clients never answered; ``holders`` hold the slots' models already: no second send.
+    """The models of a plan. ``silent`` clients never answered, ``failed`` ones not usably (silent ones need not be repeated);
+    ``holders`` hold the slots' models already: no second send.
 
     >>> from fedskew.types import Chain
     >>> plan = Plan((Chain(0, (1,)), Chain(0, (2,))))
     >>> [(t.direction, t.bytes, t.multicast) for t in model_transfers(plan, {2}, 100)]
     [('down', 200, 100), ('up', 100, 100)]
     """
+    lost = {*silent, *failed}
+    walks = [_walk(chain, lost, give_up=plan.broken == "drop") for chain in plan.chains if chain.clients]
+    shared = {walk.slot for walk in walks if walk.asked[0] not in holders}  # one transmission begins all chains on a slot
+    begun = sum(walk.asked[0] not in holders for walk in walks)
+    again = sum(client not in holders for walk in walks for client in walk.fresh[1:])  # nobody before them had answered
     if plan.relay == "d2d":
-        return _device_to_device(plan, silent, model_bytes, holders)
-    begun = [chain for chain in plan.chains if chain.clients and chain.clients[0] not in holders]
-    slots = {chain.slot for chain in begun}
-    relayed = sum(max(0, len(chain.clients) - 1) for chain in plan.chains)  # each sent to one client, never to all
-    answered = sum(client not in silent for client in plan.clients)
-    down = Transfer("down", "model", (len(begun) + relayed) * model_bytes, (len(slots) + relayed) * model_bytes)
+        return _device_to_device(plan, walks, silent, lost, model_bytes, (begun + again, len(shared) + again))
+    relayed = sum(len(walk.asked) - len(walk.fresh) for walk in walks)  # each sent to one client, never to all
+    answered = sum(client not in silent for walk in walks for client in walk.asked)
+    down = Transfer("down", "model", (begun + again + relayed) * model_bytes, (len(shared) + again + relayed) * model_bytes)
     return _nonzero([down, Transfer("up", "model", answered * model_bytes, answered * model_bytes)])
 
 
-def _device_to_device(plan: Plan, silent: Collection[int], model_bytes: int, holders: Collection[int]) -> tuple[Transfer, ...]:
-    chains = [chain for chain in plan.chains if chain.clients]
-    begun = [chain for chain in chains if chain.clients[0] not in holders]
-    slots = {chain.slot for chain in begun}
-    ends = sum(any(client not in silent for client in chain.clients) for chain in chains)
-    hops = sum(len(chain.clients) - 1 for chain in chains)
+@dataclass(frozen=True)
+class _Walk:
+    """How far a chain came."""
+
+    slot: int
+    asked: tuple[int, ...]
+    fresh: tuple[int, ...]  # those of them that began with the slot's own model, as nobody before them had answered usably
+    ended: bool  # there is an end to send to the server
+
+
+def _walk(chain: Chain, lost: Collection[int], *, give_up: bool) -> _Walk:
+    """Follow a chain. Where it gives up, nobody behind the first client that fails is asked."""
+    bad = next((place for place, client in enumerate(chain.clients) if client in lost), len(chain.clients))
+    asked = chain.clients[: bad + 1] if give_up else chain.clients
+    good = next((place for place, client in enumerate(asked) if client not in lost), len(asked) - 1)
+    broke = give_up and bad < len(chain.clients)
+    return _Walk(chain.slot, asked, asked[: good + 1], not broke and any(client not in lost for client in asked))
+
+
+def _device_to_device(
+    plan: Plan, walks: list[_Walk], silent: Collection[int], lost: Collection[int], model_bytes: int, down: tuple[int, int]
+) -> tuple[Transfer, ...]:
+    """The server begins a chain, devices hand the model on, the last one that has a usable model sends it in.
+
+    A device that answers nothing hands nothing on: the last one with a usable model sends it once more, past it; if there is
+    none yet, the server does. What an unusable model cost to send, on to the next or in to the server, is charged too.
+    """
+    last = {chain.clients[-1] for chain in plan.chains if chain.clients}
+    useless = [client for walk in walks for client in walk.asked if client in lost and client not in silent]
+    hops = sum(len(walk.asked) - len(walk.fresh) for walk in walks) + sum(client not in last for client in useless)
+    ends = sum(walk.ended for walk in walks) + sum(client in last for client in useless)
     order = len(plan.clients) * ORDER_BYTES
     return _nonzero(
         [
-            Transfer("down", "model", len(begun) * model_bytes, len(slots) * model_bytes),
+            Transfer("down", "model", down[0] * model_bytes, down[1] * model_bytes),
             Transfer("down", "order", order, order),
             Transfer("d2d", "model", hops * model_bytes, hops * model_bytes),
             Transfer("up", "model", ends * model_bytes, ends * model_bytes),

@@ -3,11 +3,11 @@
 - HD, JSD, EMD as the FedArtML package defines them (METHODS 1.7). HD is the root mean square Hellinger distance over pairs of
   clients, JSD the normalised generalised Jensen-Shannon distance, EMD the root of the mean ``w1_values`` over pairs.
 - WPSI of Clust-PSI-PFL (paper 004; METHODS 2.11).
-- omega of AFLS (paper 003; METHODS 2.12): mean KL of the average client from each client, reference first.
+- omega of AFLS (paper 003; METHODS 2.12): mean KL of the average client from each client, reference first, from
+  :mod:`fedskew.omega`.
 
 Differs from the papers: nothing in the values. All are computed without pairs, in O(K C log K): a million clients take
-seconds. omega depends on eps wherever a client lacks a class (k = 2 of 10 classes: 8.888 at 1e-6, 12.573 at 1e-8);
-``omega_reverse`` does not, and is at most ln C.
+seconds.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import rel_entr, xlogy
 
 from fedskew.distance.psi import psi_terms
-from fedskew.errors import RecipeError, SignalError
+from fedskew.errors import SignalError
+from fedskew.omega import omega, omega_reverse
 from fedskew.types import Floats, Ints, frozen
 
 
@@ -157,7 +157,7 @@ def emd_values_skew(rows: Floats) -> float:
     return math.sqrt(max(0.0, pair_sum) / rows.shape[1] / (num * (num - 1) / 2))
 
 
-# ---------------------------------------------------------------- PSI and omega
+# ---------------------------------------------------------------- PSI
 
 
 def wpsi(rows: Floats, num_examples: Floats, *, eps: float = 1e-6) -> float:
@@ -167,31 +167,6 @@ def wpsi(rows: Floats, num_examples: Floats, *, eps: float = 1e-6) -> float:
     1.227553
     """
     return float(num_examples @ psi_terms(rows, num_examples, eps=eps).sum(axis=1) / num_examples.sum())
-
-
-def omega(rows: Floats, *, eps: float = 1e-6) -> float:
-    """AFLS's omega: the mean of KL(average client, client), every client alike, its absent classes clipped at eps."""
-    if not eps > 0:
-        raise RecipeError("omega", f"eps = {eps} makes absent classes infinite", "Give a number above 0")
-    average = rows.mean(axis=0)
-    return float(xlogy(average, average).sum() - average @ np.log(np.maximum(rows, eps)).mean(axis=0))
-
-
-def omega_reverse(rows: Floats) -> float:
-    """Mean of KL(client, average client): needs no eps, at most ln C."""
-    return max(0.0, float(rel_entr(rows, rows.mean(axis=0)).sum()) / len(rows))
-
-
-def omega_balanced(classes_per_client: int, num_classes: int, *, eps: float = 1e-6) -> float:
-    """omega when every client has k classes in equal parts and every class as many owners: a threshold in units of classes.
-
-    >>> [round(omega_balanced(k, 10), 3) for k in (1, 2, 3, 10)]
-    [10.131, 8.888, 7.698, 0.0]
-    """
-    k, all_classes = classes_per_client, num_classes
-    if not 1 <= k <= all_classes:
-        raise RecipeError("omega_balanced", f"{k} of {all_classes} classes", "Give between 1 and all classes")
-    return k / all_classes * math.log(k / all_classes) + (1 - k / all_classes) * math.log(1 / (all_classes * eps))
 
 
 # ---------------------------------------------------------------- sizes

@@ -9,17 +9,16 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedskew.distance import SkewFigures, skew_figures
-from fedskew.distance.skew import omega_balanced
 from fedskew.measure.counts import Counts
 from fedskew.measure.groups import Grouping, group, rules_for
 from fedskew.measure.yardsticks import hd_by_chance, one_class_each
+from fedskew.omega import cap_classes, omega_balanced, reaches
 from fedskew.recipe import check_options, find, stage_options
 from fedskew.types import Floats, Signal
 
 Options: TypeAlias = Mapping[str, Mapping[str, Any]]
 AFLS_CLASSES = 2  # METHODS 6.4: sequential when clients are as one-sided as with 2 classes each
 MOST_DRAWN = 18  # clusters a figure can tell apart, see fedskew.report.style
-ROUNDING = 1e-9  # omega of exactly 2 classes each must not miss the threshold by a rounding error
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +56,7 @@ class Measurement:
     @property
     def sequential(self) -> bool:
         """What AFLS would do (METHODS 6.4): True = one client after another."""
-        return self.omega_threshold > 0 and self.seen.omega >= self.omega_threshold * (1 - ROUNDING)
+        return self.omega_threshold > 0 and reaches(self.seen.omega, self.omega_threshold)
 
     def grouping(self, key: str) -> Grouping:
         """The grouping of one paper's rule."""
@@ -91,7 +90,7 @@ def measure(
     source = signal_of(counts, signal, given.get("signal", {}))
     seen = skew_figures(seen_counts(source), eps=eps) if source.source == "private" else figures
     classes = figures.num_classes
-    few = min(AFLS_CLASSES, max(1, classes - 1))  # of 2 classes, "2 each" is no skew at all: then 1
+    few = cap_classes(AFLS_CLASSES, classes)
     ceilings = one_class_each(figures.num_clients - len(figures.empty_clients), classes)
     chance = hd_by_chance(counts, seed)
     rules, chosen = rules_for(distance, clustering)

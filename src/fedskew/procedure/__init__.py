@@ -1,14 +1,23 @@
-"""In what order the chosen clients train, and on which model: ``procedure(ids, view, rng, *, options) -> Plan``."""
+"""In what order the chosen clients train, and on which model: ``procedure(ids, view, rng, *, options) -> Plan``.
+
+:mod:`groups` is what several procedures share: clients cut into groups, and groups made into chains.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from fedskew.procedure.adaptive import adaptive
+from fedskew.procedure.chains import chains
 from fedskew.procedure.parallel import parallel
 from fedskew.procedure.sequential import sequential
+from fedskew.types import Stateful
 
-PROCEDURES: dict[str, Callable[..., Any]] = {
+PROCEDURES: dict[str, Callable[..., Any] | Stateful] = {
     "parallel": parallel,
     "sequential": sequential,
+    "chains": chains,
+    "adaptive": adaptive,
 }
+HANDING_ON = frozenset({"sequential", "chains", "adaptive"})  # clients train on each other's models: no SCAFFOLD, no FedDyn

@@ -18,7 +18,7 @@ Differs from the paper:
   chosen once; ``"penalty_raw"`` is the term as printed, beside the group balance (wants gamma near 0.001). METHODS 4.8 divides
   the bonus by the SNR; that would reward bad channels, so here ``use_snr`` multiplies it by s_k inside the root.
 - theta of eq 11 only rescales gamma; it is 1 / median SNR, so that s_k has no unit.
-- ``solver``: the paper does not say how its mixed-integer problem is solved. See :mod:`fedskew.selection.balance`.
+- ``solver``: the paper does not say how its mixed-integer problem is solved. See :mod:`fedskew.balance`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from typing import Literal
 
 import numpy as np
 
+from fedskew.balance import Balance, Solver, pose, solve, target_of
 from fedskew.errors import RecipeError, RunError
-from fedskew.selection.balance import Balance, Solver, pose, solve
 from fedskew.types import Floats, Ints, Signal, View, needs
 
 SNR_RANGE = (0.1, 10.0)  # of the median
 
 
-@needs("signal", snr="use_snr")
+@needs("signal", when=lambda options: ["snr"] if options["use_snr"] else [])
 def bacsa(
     view: View,
     rng: np.random.Generator,
@@ -73,18 +73,6 @@ def signal_of(view: View, rule: str) -> Signal:
     if view.signal is None:
         raise RunError(f"selection {rule}", "needs label proportions", "Add [signal] to the recipe")
     return view.signal
-
-
-def target_of(signal: Signal, target: Literal["uniform", "global"]) -> Floats:
-    """(C,) what the chosen set should look like.
-
-    >>> target_of(Signal(np.eye(2), np.array([30, 10]), "disclosed"), "global").tolist()
-    [0.75, 0.25]
-    """
-    sizes = signal.num_examples @ signal.rows
-    if target == "uniform" or sizes.sum() <= 0:
-        return np.full(signal.num_classes, 1 / signal.num_classes)
-    return np.asarray(sizes / sizes.sum(), np.float64)
 
 
 def channel_quality(view: View, clients: Ints) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -31,27 +31,31 @@ class Stateful:
     extra_models: int = 0
 
 
-def needs(*what: Literal["signal", "clustering", "loss", "latency", "snr"], **when: str) -> Callable[[F], F]:
-    """Say what a selection rule cannot do without; the recipe is checked for it, and losses, latencies and SNRs are charged.
+def needs(
+    *what: Literal["signal", "clustering", "loss", "latency", "snr"],
+    when: Callable[[Mapping[str, Any]], Collection[str]] | None = None,
+) -> Callable[[F], F]:
+    """Say what a selection rule or a procedure cannot do without; the recipe is checked for it, and what clients report
+    (losses, latencies, SNRs) is charged. ``when``: what more it needs with these options; it may refuse options that
+    contradict each other.
 
-    ``needs(snr="use_snr")``: only if the rule's option ``use_snr`` is on.
-
-    >>> @needs("clustering")
-    ... def rule(view, rng): ...
-    >>> needs_of(rule)
-    frozenset({'clustering'})
+    >>> @needs("clustering", when=lambda options: ["loss"] if options["curious"] else [])
+    ... def rule(view, rng, *, curious: bool = False): ...
+    >>> sorted(needs_of(rule)), sorted(needs_of(rule, {"curious": True}))
+    (['clustering'], ['clustering', 'loss'])
     """
 
     def mark(function: F) -> F:
-        function.needs, function.needs_when = frozenset(what), when  # type: ignore[attr-defined]
+        function.needs = frozenset(what)  # type: ignore[attr-defined]
+        function.needs_when = when  # type: ignore[attr-defined]
         return function
 
     return mark
 
 
 def needs_of(function: object, options: Mapping[str, Any] | None = None) -> frozenset[str]:
-    """What :func:`needs` said of a rule, given its options."""
+    """What :func:`needs` said of a rule, and of the rule with these options (all of them, as in a resolved recipe)."""
     target = function.step if isinstance(function, Stateful) else function
     found: frozenset[str] = getattr(target, "needs", frozenset())
-    when: Mapping[str, str] = getattr(target, "needs_when", {})
-    return found | {what for what, option in when.items() if options and options.get(option)}
+    when = getattr(target, "needs_when", None)
+    return found if options is None or when is None else found | frozenset(when(options))

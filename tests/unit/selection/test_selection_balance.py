@@ -8,8 +8,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from fedskew.errors import RunError
-from fedskew.selection.balance import (
+from fedskew.balance import (
     ENUMERATE_UP_TO,
     build_greedily,
     count_subsets,
@@ -20,6 +19,7 @@ from fedskew.selection.balance import (
     solve_exactly,
     subsets,
 )
+from fedskew.errors import RunError
 
 
 def problem_of(seed, clients=11, classes=4, *, plain=False):
@@ -73,7 +73,7 @@ def test_exact_is_the_best_of_all_subsets(m, seed):
 def test_exact_in_many_chunks(monkeypatch):
     problem = problem_of(5)
     whole = solve_exactly(problem, 4, np.random.default_rng(0))
-    monkeypatch.setattr("fedskew.selection.balance.CHUNK", 7)
+    monkeypatch.setattr("fedskew.balance.CHUNK", 7)
     assert solve_exactly(problem, 4, np.random.default_rng(0)).tolist() == whole.tolist()
 
 

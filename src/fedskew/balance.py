@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedskew.errors import RunError
-from fedskew.types import Bools, Floats, Ints
+from fedskew.types import Bools, Floats, Ints, Signal
 
 Solver: TypeAlias = Literal["auto", "enumerate", "swap"]
 ENUMERATE_UP_TO = 2_000_000  # subsets; K=20, m=5 has 15,504
@@ -64,6 +64,18 @@ def pose(
     mass = np.ones(size) if weights is None else np.asarray(weights, np.float64)
     price = np.zeros(size) if cost is None else np.asarray(cost, np.float64)
     return Balance(mass[:, None] * (rows - aim), mass, price, float(classes if scale is None else scale))
+
+
+def target_of(signal: Signal, target: Literal["uniform", "global"]) -> Floats:
+    """(C,) what the chosen set should look like.
+
+    >>> target_of(Signal(np.eye(2), np.array([30, 10]), "disclosed"), "global").tolist()
+    [0.75, 0.25]
+    """
+    sizes = signal.num_examples @ signal.rows
+    if target == "uniform" or sizes.sum() <= 0:
+        return np.full(signal.num_classes, 1 / signal.num_classes)
+    return np.asarray(sizes / sizes.sum(), np.float64)
 
 
 def evaluate(problem: Balance, sets: Ints) -> Floats:

@@ -1,0 +1,104 @@
+"""What every procedure promises, whatever it computes: everyone selected trains exactly once, and nothing given is changed."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import Any, Literal, get_args, get_origin
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedskew.method import Stage
+from fedskew.procedure import PROCEDURES
+from fedskew.recipe import check_options
+from fedskew.schema import options_of
+from fedskew.testing import World
+from fedskew.types import Plan, Stateful, View, needs_of
+
+SMALL = {"theta_classes": 2}  # worlds have 4 classes: theta = 8.5 cannot be reached there
+SPECIAL: dict[str, list[dict[str, Any]]] = {
+    "chains": [{"chains": 0, **SMALL}, {"chains": 0, "groups": "balanced", **SMALL}, {"chains": 3, "groups": "balanced"}],
+    "adaptive": [{"dial": True, "refresh": 1, **SMALL}, {"pilot_rounds": 3, "required_loss": 0.5}],
+}
+
+
+def variants() -> list[tuple[str, dict[str, Any]]]:
+    """Every procedure with its defaults, with every named alternative, and in its special modes."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    for name, rule in sorted(PROCEDURES.items()):
+        options = options_of(rule)
+        base = SMALL if "theta_classes" in options else {}
+        named = [(o.name, v) for o in options.values() if get_origin(o.kind) is Literal for v in get_args(o.kind)]
+        found += [
+            (name, base),
+            *((name, {**base, key: value}) for key, value in named),
+            *((name, o) for o in SPECIAL.get(name, [])),
+        ]
+    return found
+
+
+def plays(name: str, options: dict[str, Any], world: World) -> list[tuple[Plan, Any]]:
+    """The plans of a few rounds and what was remembered; checks every promise on the way."""
+    stage = Stage(name, PROCEDURES[name], options)
+    memory: Any = {}
+    last, loss, found = np.zeros(world.clients, np.int64), np.full(world.clients, np.nan), []
+    for round in range(1, world.rounds + 1):
+        there = world.available_at(round)
+        view = View(round, world.budget, world.population(frozenset()), there, loss, last, last, world.signal, world.clustering)
+        ids = np.random.default_rng(round).permutation(np.flatnonzero(there))[: world.budget]
+        given_ids, given_memory = ids.copy(), copy.deepcopy(memory)
+        plan, remembered = stage(ids, view, np.random.default_rng([world.seed, round]), memory=memory)
+        assert sorted(plan.clients) == sorted(ids.tolist()), "not every client exactly once"
+        assert all(chain.clients for chain in plan.chains), "a chain without clients"
+        np.testing.assert_equal(ids, given_ids)
+        np.testing.assert_equal(memory, given_memory)
+        found.append((plan, remembered))
+        memory = remembered
+        last, loss = np.where(np.isin(np.arange(world.clients), ids), round, last), world.losses_at(round)
+    return found
+
+
+worlds = st.builds(
+    World,
+    clients=st.integers(1, 14),
+    budget=st.integers(1, 16),
+    rounds=st.integers(1, 5),
+    seed=st.integers(0, 2**32 - 1),
+    available=st.sampled_from(["all", "some", "none"]),
+    reports=st.sampled_from(["all", "some", "none"]),
+    clusters=st.sampled_from(["few", "one", "each", "loose"]),
+)
+
+
+@pytest.mark.parametrize(("name", "options"), variants())
+@settings(max_examples=12, deadline=None)
+@given(world=worlds)
+def test_every_promise_in_any_world(name: str, options: dict[str, Any], world: World) -> None:
+    first, again = plays(name, options, world), plays(name, options, world)
+    assert [plan for plan, _ in first] == [plan for plan, _ in again], "another plan from the same stream"
+    np.testing.assert_equal([memory for _, memory in first], [memory for _, memory in again])
+
+
+@pytest.mark.parametrize(("name", "options"), variants())
+@pytest.mark.parametrize("clients", [0, 1])
+def test_nobody_and_one_client(name: str, options: dict[str, Any], clients: int) -> None:
+    world = World(clients=1, budget=1, rounds=2, available="all" if clients else "none")
+    assert [len(plan.chains) for plan, _ in plays(name, options, world)] == [clients] * 2
+
+
+@pytest.mark.parametrize("name", sorted(PROCEDURES))
+def test_the_signature_is_a_recipe_schema(name: str) -> None:
+    rule = PROCEDURES[name]
+    step = rule.step if isinstance(rule, Stateful) else rule
+    parameters = list(inspect.signature(step).parameters.values())
+    supplied = ["memory", "ids", "view", "rng"] if isinstance(rule, Stateful) else ["ids", "view", "rng"]
+    assert [p.name for p in parameters[: len(supplied)]] == supplied
+    assert all(p.kind is p.KEYWORD_ONLY and p.annotation is not p.empty for p in parameters[len(supplied) :])
+    options = options_of(rule)
+    defaults = {key: option.default for key, option in options.items()}
+    assert check_options("procedure", options, defaults) == defaults
+    assert needs_of(rule, defaults) <= {"signal", "clustering", "loss"}
+    assert inspect.getdoc(step)
