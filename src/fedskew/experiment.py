@@ -219,7 +219,8 @@ def _run(
     dataset = dataset_of(resolved, data)
     shards = shards_of(resolved, dataset, seed, clients)
     faults = Faults(**resolved["faults"])
-    population = draw_population(shards.train.sizes, Devices(**resolved["devices"]), seed)
+    devices = Devices(**resolved["devices"])
+    population = draw_population(shards.train.sizes, devices, seed, seconds_per_example=faults.seconds_per_example)
     factory = model or factory_of(resolved, dataset)
     with LocalRuntime(store_of(shards), factory, workers=workers, population=population) as local:
         runtime: Runtime = FaultyRuntime(local, faults, seed) if faults.any else local

@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from fedskew.accounting.links import check_means
 from fedskew.accounting.traffic import histogram_transfers, model_transfers, report_transfers
+from fedskew.bill import preparation_cost, round_cost
 from fedskew.devices import simulated_seconds
 from fedskew.errors import RecipeError, RoundFailed, RunError
 from fedskew.method import Method, Setting, Stage
@@ -26,6 +28,7 @@ from fedskew.types import (
     Answer,
     Ask,
     Chain,
+    Cost,
     Feedback,
     HeadUpdates,
     Ints,
@@ -53,7 +56,9 @@ MAX_QUESTIONS = 8  # a rule that still asks then is broken
 
 def settle(method: Method, runtime: Runtime, seed: int) -> Setting:
     """Ask the runtime who is there and what the first model is."""
-    return Setting(method, runtime, runtime.describe(), runtime.initial(seed), seed)
+    description = runtime.describe()
+    check_means(description.population)
+    return Setting(method, runtime, description, runtime.initial(seed), seed)
 
 
 def prepare(setting: Setting) -> tuple[State, RoundRecord]:
@@ -70,7 +75,8 @@ def prepare(setting: Setting) -> tuple[State, RoundRecord]:
     )
     state, transfers, failures = _measure(setting, state)
     accuracy, test_loss = evaluate(setting, state)
-    return state, RoundRecord(0, (), {}, failures, transfers, accuracy, test_loss, time.perf_counter() - began, {})
+    cost = preparation_cost(setting, failures)
+    return state, RoundRecord(0, (), {}, failures, transfers, accuracy, test_loss, time.perf_counter() - began, {}, cost)
 
 
 def _measure(setting: Setting, state: State) -> tuple[State, tuple[Transfer, ...], dict[int, str]]:
@@ -122,7 +128,8 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     state = _remember(setting, state, plan, models, runners, memory)
     accuracy, test_loss = evaluate(setting, state) if _evaluates(method, t) else (float("nan"), float("nan"))
     transfers = choice.transfers + round_transfers(setting, plan, runners, choice.holders)
-    return state, _record(state, plan, runners, transfers, accuracy, test_loss, began)
+    cost = round_cost(setting, plan, runners, choice.view.answers, choice.holders, t)
+    return state, _record(state, plan, runners, transfers, accuracy, test_loss, began, cost)
 
 
 @dataclass(frozen=True)
@@ -321,6 +328,7 @@ def _record(
     accuracy: float,
     test_loss: float,
     began: float,
+    cost: Cost,
 ) -> RoundRecord:
     def joined(name: str) -> dict[int, Any]:
         return {client: value for runner in runners for client, value in getattr(runner, name).items()}
@@ -335,6 +343,7 @@ def _record(
         test_loss=test_loss,
         seconds=time.perf_counter() - began,
         client_seconds=joined("seconds"),
+        cost=cost,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fedskew.accounting.links import Tariff
 from fedskew.types import Description, LocalJob, Memory, Params, Runtime, Stateful, needs_of
 
 ASKED_FOR = ("exact", "batch")  # loss sources that ask for losses before selecting, instead of keeping reported ones
@@ -56,6 +57,7 @@ class Method:
     evaluate_every: int = 1  # rounds; 0 = only before the first and after the last
     min_ok: int = 1  # fewer usable replies than this end the run
     resend: bool = False  # charge a second download to clients that hold the model already, as some papers do
+    tariff: Tariff = Tariff()  # how simulated time is charged
 
     def job_at(self, round: int) -> LocalJob:
         """What clients do in this round."""

@@ -75,6 +75,7 @@ class RunOptions:
     min_ok: int = 1
     resend: bool = False  # charge a second download to clients that hold the model already, as some papers do
     checkpoint_seconds: float = 2.0  # at most this much work is repeated after a kill; 0 = every round
+    energy: Literal["modelled", "measured", "codecarbon"] = "modelled"  # measured: clients train alone, one at a time
 
 
 PLAIN_TABLES: dict[str, type] = {
@@ -350,13 +351,14 @@ def method_of(resolved: Mapping[str, Any]) -> Method:
 
     local = dict(resolved["local"])
     local["report_loss"] = REPORTED_LOSS.get(resolved["selection"].get("loss_source", ""), local["report_loss"])
-    run = {key: value for key, value in resolved["run"].items() if key != "checkpoint_seconds"}
+    run = {key: value for key, value in resolved["run"].items() if key not in ("checkpoint_seconds", "energy")}
+    tariff = Devices(**resolved["devices"]).tariff(resolved["faults"]["deadline_seconds"])
     stages = {name: stage(name) for name in ("signal", "distance", "clustering", "selection", "procedure", "aggregation")}
     lr_decay, server = local.pop("lr_decay"), find("aggregation", resolved["aggregation"]["use"])
     job = LocalJob(**local)
     if isinstance(server, Stateful) and server.job is not None:
         job = server.job(job, **{key: value for key, value in resolved["aggregation"].items() if key != "use"})
-    return Method(**stages, lr_decay=lr_decay, job=job, **run)  # type: ignore[arg-type]
+    return Method(**stages, lr_decay=lr_decay, job=job, tariff=tariff, **run)  # type: ignore[arg-type]
 
 
 def fingerprint(resolved: Mapping[str, Any]) -> str:
