@@ -57,7 +57,7 @@ class Method:
     evaluate_every: int = 1  # rounds; 0 = only before the first and after the last
     min_ok: int = 1  # fewer usable replies than this end the run
     resend: bool = False  # charge a second download to clients that hold the model already, as some papers do
-    tariff: Tariff = Tariff()  # how simulated time is charged
+    tariff: Tariff = field(default_factory=Tariff)  # how simulated time is charged
 
     def job_at(self, round: int) -> LocalJob:
         """What clients do in this round."""

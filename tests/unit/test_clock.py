@@ -21,7 +21,7 @@ def chains(*lengths):
 
 
 def uniform(lengths, relay="server", *, t_c=T_C, t_m=T_M, t_x=None, **options):
-    same = {i: t_m for i in range(sum(lengths))}
+    same = dict.fromkeys(range(sum(lengths)), t_m)
     hop = same if t_x is None else dict.fromkeys(same, t_x)
     return elapsed(Errand(Plan(chains(*lengths), relay=relay), dict.fromkeys(same, t_c), same, same, hop, **options))
 

@@ -6,8 +6,8 @@ parallel 2 T_m + T_c, through the server N (T_c + 2 T_m), device to device 2 T_m
 (M - 1) T_m more for M chains that end together.
 
 The downlink is never shared: one broadcast reaches everybody (METHODS 6.5 charges one T_m). A shared uplink serves one upload
-at a time, first come, first served. A client that never answers holds the server up for as long as its turn and its upload would
-have taken, or for ``patience_seconds`` if there is a deadline; it takes no turn on the uplink.
+at a time, first come, first served. A client that never answers holds the server up for as long as its turn and its upload
+would have taken, or for ``patience_seconds`` if there is a deadline; it takes no turn on the uplink.
 """
 
 from __future__ import annotations

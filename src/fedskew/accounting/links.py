@@ -2,8 +2,8 @@
 
 METHODS 6.5: T_c,i = delay_i + seconds_per_example_i x passes, T_m,i = trip_i + 8 bytes / rate_i, the same both ways. Where a
 population says nothing: 1 ms per example, 10 Mbit/s, no delay, no trip. A :class:`Tariff` may set them for everybody instead:
-``compute_seconds`` is then what an ordinary turn takes whatever a client holds (a forward pass over the same examples a third of
-one epoch of it), ``model_seconds`` what one model takes (two models twice as long, a loss next to nothing).
+``compute_seconds`` is then what an ordinary turn takes whatever a client holds (a forward pass over the same examples a third
+of one epoch of it), ``model_seconds`` what one model takes (two models twice as long, a loss next to nothing).
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ def shannon_bps(bandwidth_hz: float, snr: ArrayLike) -> Floats:
     if bandwidth_hz <= 0:
         raise RunError("radio", f"a bandwidth of {bandwidth_hz} Hz", "Give a positive one")
     if not (linear >= 0).all():
-        raise RunError("radio", "a linear signal-to-noise ratio is negative or not a number", "Convert decibels: 10 ** (dB / 10)")
+        raise RunError(
+            "radio", "a linear signal-to-noise ratio is negative or not a number", "Convert decibels: 10 ** (dB / 10)"
+        )
     return np.asarray(bandwidth_hz * np.log2(1 + linear), np.float64)
 
 
