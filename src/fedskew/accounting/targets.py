@@ -1,9 +1,9 @@
 """What it took to reach an accuracy: rounds, bytes, simulated time and energy, and when a run stopped getting better.
 
 METHODS 9.6, after paper 002: R is the first of three CONSECUTIVE evaluations at or above the target; ``first_hit`` the first
-single one. METHODS 6.6: the plateau is the first evaluation that the best of the next ten exceeds by less than half a point. A target
-that was not reached has no number: it is censored, None, printed ``>T``. Costs run up to and including the round that is named,
-round 0 (measuring the clients) included.
+single one. METHODS 6.6: the plateau is the first evaluation that the best of the next ten exceeds by less than half a point.
+A target that was not reached has no number: it is censored, None, printed ``>T``. Costs run up to and including the round that
+is named, round 0 (measuring the clients) included.
 """
 
 from __future__ import annotations
