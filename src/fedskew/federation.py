@@ -306,6 +306,7 @@ def round_transfers(setting: Setting, plan: Plan, runners: Sequence[Runner], hol
     models = model_transfers(trained, silent, setting.description.layout.bytes, holders=holding)
     rule = setting.method.selection
     reported = needs_of(rule.function) & {"latency", "snr"} | ({"loss"} if rule.keeps_losses else set())
+    reported |= needs_of(setting.method.aggregation.function) & {"steps"}
     return models + _control(setting, models) + report_transfers(sorted(reported), len(asked - silent))
 
 

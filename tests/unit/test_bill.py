@@ -66,6 +66,11 @@ def test_scaffold_sends_twice_as_much():
     assert twice.seconds - plain.seconds == pytest.approx(2 * 0.276)
 
 
+def test_fednova_reports_four_bytes_a_client():
+    sent = {(t.direction, t.kind): t.bytes for t in played({"aggregation": {"use": "nova"}})[1].transfers}
+    assert sent == {("down", "model"): 4 * BYTES, ("up", "model"): 4 * BYTES, ("up", "control"): 4 * 4}
+
+
 def asking(*asks):
     def rule(view, rng):
         return asks[len(view.answers)] if len(view.answers) < len(asks) else np.array([0, 1])

@@ -4,6 +4,8 @@ Wang, Liu, Liang, Joshi, Poor: "Tackling the Objective Inconsistency Problem in 
 NeurIPS 2020, eqs 6-8. d_i = (W - W_i) / a_i; W <- W - (sum nu_i a_i) sum nu_i d_i; a_i = steps for plain SGD, with momentum rho
 [tau - rho (1 - rho^tau) / (1 - rho)] / (1 - rho), with a proximal term mu (1 - (1 - lr mu)^tau) / (lr mu).
 
+Each client reports a_i with its model: 4 bytes more (METHODS 9.1).
+
 Differs from FedLab's default, which multiplies by K / m although the weights already sum to one.
 """
 
@@ -15,9 +17,10 @@ import numpy as np
 
 from fedskew.aggregation.mean import average, normalised
 from fedskew.errors import RecipeError
-from fedskew.types import Ends, Floats, Ints, LocalJob, Params
+from fedskew.types import Ends, Floats, Ints, LocalJob, Params, needs
 
 
+@needs("steps")
 def nova(model: Params, ends: Ends, *, weights: Literal["examples", "uniform"] = "examples") -> Params:
     """Normalised averaging of trained weights; buffers and counters are averaged as in FedAvg."""
     shares, n = normalised(ends, weights), ends.layout.num_weights

@@ -31,8 +31,8 @@ class Stateful:
     extra_models: int = 0
 
 
-def needs(*what: Literal["signal", "clustering", "loss", "latency", "snr"]) -> Callable[[F], F]:
-    """Say what a selection rule cannot do without; the recipe is checked for it, and losses, latencies and SNRs are charged.
+def needs(*what: Literal["signal", "clustering", "loss", "latency", "snr", "steps"]) -> Callable[[F], F]:
+    """Say what a rule cannot do without; the recipe is checked for it, and losses, latencies, SNRs and steps are charged.
 
     >>> @needs("clustering")
     ... def rule(view, rng): ...
