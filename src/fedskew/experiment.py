@@ -30,6 +30,7 @@ from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.local.store import Store
 from fedskew.runtime.metered import MeteredRuntime
 from fedskew.types import Layout, Params, RoundRecord, Runtime, State
+from fedskew.waves import score_clients
 
 if TYPE_CHECKING:
     from torch import nn
@@ -331,7 +332,7 @@ def client_columns(setting: Setting, shards: Shards, state: State) -> dict[str, 
         "slot": home.tolist(),
     }
     if shards.test is not None:
-        scores = setting.runtime.evaluate_clients(range(size), state.models, home, "test")
+        scores = score_clients(setting, state, range(size), state.models, home, "test")
         columns |= {
             "test_examples": scores.num_examples.tolist(),
             "accuracy": scores.accuracy.tolist(),

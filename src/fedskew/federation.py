@@ -44,7 +44,7 @@ from fedskew.types import (
     View,
     needs_of,
 )
-from fedskew.waves import Runner, merge_slots, train_plan
+from fedskew.waves import Runner, merge_slots, score_clients, train_plan
 
 __all__ = ["Method", "Setting", "Stage", "play_round", "prepare", "run", "settle"]
 
@@ -121,7 +121,9 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     )
     plan = _checked_plan(plan, view=choice.view, rule=method.procedure.name)
     models = _with_slots(state.models, setting.initial, plan)
-    runners = train_plan(setting, plan, models, t, memory.get("aggregation", {}))
+    runners = train_plan(setting, plan, models, t, memory.get("aggregation", {}), statistics=memory.get("bn"))
+    if method.bn == "local":
+        memory["bn"] = {**memory.get("bn", {}), **{c: kept for r in runners for c, kept in r.statistics.items()}}
     _check_enough(setting, runners, t)
     models, memory["aggregation"] = merge_slots(setting, plan, models, runners, memory.get("aggregation", {}), t)
     memory["selection"] = learn(setting, runners, t, memory["selection"])
@@ -292,7 +294,7 @@ def evaluate(setting: Setting, state: State) -> tuple[float, float]:
         return float(scores.accuracy[0]), float(scores.loss[0])
     clients = range(setting.description.population.size)
     home = np.zeros(len(clients), np.int64) if state.home is None else state.home
-    scores = setting.runtime.evaluate_clients(clients, state.models, home, "test")
+    scores = score_clients(setting, state, clients, state.models, home, "test")
     weight = scores.num_examples / max(1, scores.num_examples.sum())
     return float(np.nansum(weight * scores.accuracy)), float(np.nansum(weight * scores.loss))
 

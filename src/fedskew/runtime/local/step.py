@@ -167,10 +167,12 @@ class FusedMLPStep:
     @staticmethod
     def _bound(inputs: list[Tensor], deltas: list[Tensor]) -> float:
         """No gradient is longer than this: layer by layer |delta^T (x, 1)| <= |delta| |(x, 1)|, in Frobenius norms."""
-        squares = [
-            float(torch.dot(delta.reshape(-1), delta.reshape(-1))) * (float(torch.dot(given.reshape(-1), given.reshape(-1))) + len(given))
-            for given, delta in zip(inputs, deltas, strict=True)
-        ]
+
+        def square(part: Tensor) -> float:
+            flat = part.reshape(-1)
+            return float(torch.dot(flat, flat))
+
+        squares = [square(delta) * (square(given) + len(given)) for given, delta in zip(inputs, deltas, strict=True)]
         return math.sqrt(sum(squares))
 
     def _descend_clipped(self, inputs: list[Tensor], deltas: list[Tensor]) -> None:
