@@ -35,8 +35,8 @@ format: $(READY) ## put the code into its standard form
 	$(BIN)/ruff format src tests benchmarks evidence
 	$(BIN)/ruff check --fix src tests benchmarks evidence
 
-bench: $(READY) ## speed against a bare PyTorch loop and Flower's simulation, memory, scaling, clustering, selection
-	@status=0; for script in rounds scale clustering selection flower; do \
+bench: $(READY) ## speed against a bare PyTorch loop and Flower's simulation, optimisers, memory, scaling, clustering, selection
+	@status=0; for script in rounds optimisers scale clustering selection flower; do \
 	  $(BIN)/python benchmarks/$$script.py || status=1; done; exit $$status
 
 bench-flower: $(READY) ## the same job on Flower's simulation engine, in an environment of its own

@@ -57,6 +57,7 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Run folder (default: runs/NAME-FINGERPRINT/seed-N).")] = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0 = one per core, 1 = in this process.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    target: Annotated[float | None, typer.Option(help="Also say what it took to hold this accuracy, for example 0.9.")] = None,
     as_json: JsonFlag = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
 ) -> None:
@@ -64,6 +65,8 @@ def run(
     sys.path += [os.getcwd(), str(Path(recipe).parent)]  # use = "module:function" finds rules here or beside the recipe
     raw = recipes.override(recipes.load(recipe), recipes.read_assignments(set_ or []) | ({"data.use": data} if data else {}))
     variants = [recipes.resolve(r) for r in recipes.expand(raw)]
+    if target is not None and not 0 <= target <= 1:
+        raise RecipeError("--target", f"{target} is no accuracy", "Give a number from 0 to 1, for example 0.9")
     numbers = _seeds(seed, seeds)
     jobs = [
         (variant, number, _folder(out, variant, number, len(variants), len(numbers)))
@@ -72,12 +75,22 @@ def run(
     ]
     with _stoppable():
         summaries = _run_one(jobs[0], workers, resume, quiet) if len(jobs) == 1 else _run_many(jobs, workers, resume, quiet)
+    if target is not None:
+        summaries = [{**summary, "to_target": _to_target(summary["out"], target)} for summary in summaries]
     if as_json:
         print(json.dumps(no_nan(summaries[0] if len(summaries) == 1 else summaries), indent=2))
     else:
         out_console.print(summary_table(summaries))
         if len(jobs) > 1:
             out_console.print(f"records in {os.path.commonpath([folder for *_, folder in jobs])}", markup=False, soft_wrap=True)
+
+
+def _to_target(folder: str, target: float) -> Mapping[str, Any]:
+    """What it took a finished run to hold an accuracy."""
+    from fedskew.accounting.targets import to_target
+    from fedskew.records import read_rounds
+
+    return to_target(read_rounds(Path(folder)), target).as_dict()
 
 
 @contextmanager
@@ -114,7 +127,8 @@ def _run_many(
     queue = [Job(v, s, str(folder), resume or (folder / RESULT).is_file()) for v, s, folder in jobs]
     titles = [_title(variant, seed) for variant, seed, _ in jobs]
     with RunProgress(titles, jobs[0][0]["run"]["rounds"], err_console, quiet=quiet) as progress:
-        outcomes = run_all(queue, workers or usable_cores(), progress.advance)
+        alone = any(variant["run"]["energy"] != "modelled" for variant, *_ in jobs)  # a shared machine shares its power
+        outcomes = run_all(queue, 1 if alone else workers or usable_cores(), progress.advance)
     failed = [outcome for outcome in outcomes if outcome.summary is None]
     for outcome in failed:
         err_console.print(f"error {outcome.error}", markup=False, highlight=False, soft_wrap=True)

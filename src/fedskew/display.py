@@ -13,8 +13,12 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from fedskew.accounting.targets import target_row
 from fedskew.accounting.traffic import total_bytes
 from fedskew.types import RoundRecord
+
+NO_ROOM = {"records", "last 5", "best", "seconds", "MB to target", "simulated s to target", "Wh to target"}
+"""What the 80 columns of a table of several runs have no room for; all of it is in --json."""
 
 
 class RunProgress:
@@ -67,9 +71,9 @@ def summary_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
             table.add_row(name, value, style="bold" if name == "final accuracy" else None)
         return table
     table = Table(show_edge=False, pad_edge=False, box=None)
-    shown = [name for name in facts[0] if name not in ("records", "last 5")]  # what 80 columns have no room for is in --json
+    shown = [name for name in facts[0] if name not in NO_ROOM]
     for name in shown:
-        heading = name.removeprefix("final ")
+        heading = name.removeprefix("final ").removeprefix("rounds ")
         table.add_column(heading, justify="left" if name == "recipe" else "right", overflow="fold", no_wrap=name != "recipe")
     for row in facts:
         table.add_row(*(row[name] for name in shown))
@@ -87,7 +91,10 @@ def _facts(s: Mapping[str, Any]) -> dict[str, str]:
         "MB down": f"{s['bytes_down'] / 1e6:.2f}",
         "MB up": f"{s['bytes_up'] / 1e6:.2f}",
         "seconds": f"{s['seconds']:.1f}",
+        "sim. s": f"{s['simulated_seconds']:.1f}",
+        "Wh": f"{s['wh']:.3f}",
         "failures": str(s["failures"]),
+        **(target_row(s["to_target"]) if "to_target" in s else {}),
         "records": escape(s["out"] or ""),
     }
 

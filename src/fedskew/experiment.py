@@ -15,6 +15,8 @@ from threadpoolctl import threadpool_limits
 
 from fedskew import data as datasets
 from fedskew import models
+from fedskew.accounting.energy import meter_for, watt_hours
+from fedskew.accounting.targets import Plateau, ToTarget, to_plateau, to_target
 from fedskew.accounting.traffic import total_bytes
 from fedskew.data import Dataset, Shards, build_shards, from_arrays, from_client_ids, from_torch
 from fedskew.devices import Devices, draw_population
@@ -27,7 +29,9 @@ from fedskew.records import CLIENTS, FINAL, RECIPE, RESULT, RUN, RunFolder, read
 from fedskew.runtime.faults import Faults, FaultyRuntime
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.local.store import Store
+from fedskew.runtime.metered import MeteredRuntime
 from fedskew.types import Layout, Params, RoundRecord, Runtime, State
+from fedskew.waves import score_clients
 
 if TYPE_CHECKING:
     from torch import nn
@@ -67,6 +71,19 @@ class Run:
         """The final model as named arrays, ready for ``module.load_state_dict`` after ``torch.from_numpy``."""
         return {name: array.copy() for name, array in self.layout.unpack(self.models[slot]).items()}
 
+    def to_target(self, accuracy: float) -> ToTarget:
+        """Rounds, bytes, simulated seconds and joules until this accuracy was held; None in it: never within the run."""
+        return to_target(self.rounds, accuracy)
+
+    def to_plateau(self) -> Plateau:
+        """Where the run stopped getting better."""
+        return to_plateau(self.rounds)
+
+    @property
+    def joules(self) -> float:
+        """What the clients spent: measured where it was, else modelled."""
+        return sum(r.cost.joules if np.isnan(r.measured_joules) else r.measured_joules for r in self.rounds)
+
     def summary(self) -> dict[str, Any]:
         """The numbers that ``fedskew run --json`` prints."""
         accuracies = [accuracy for _, accuracy in self.evaluations]
@@ -83,6 +100,11 @@ class Run:
             "bytes_up": total_bytes(transfers, "up"),
             "bytes_d2d": total_bytes(transfers, "d2d"),
             "seconds": sum(r.seconds for r in self.rounds),
+            "simulated_seconds": sum(r.cost.seconds for r in self.rounds),
+            "joules": self.joules,
+            "wh": watt_hours(self.joules),
+            "energy": self.recipe["run"].get("energy", "modelled"),
+            "sample_passes": sum(r.cost.sample_passes for r in self.rounds),
             "failures": sum(len(r.failures) for r in self.rounds),
             "out": None if self.folder is None else str(self.folder),
         }
@@ -223,16 +245,30 @@ def _run(
     dataset = dataset_of(resolved, data)
     shards = shards_of(resolved, dataset, seed, clients)
     faults = Faults(**resolved["faults"])
-    population = draw_population(shards.train.sizes, Devices(**resolved["devices"]), seed)
+    devices = Devices(**resolved["devices"])
+    population = draw_population(shards.train.sizes, devices, seed, seconds_per_example=faults.seconds_per_example)
     factory = model or factory_of(resolved, dataset)
+    meter = meter_for(resolved["run"]["energy"])
+    if meter is not None:
+        workers = _alone(workers)
     with LocalRuntime(store_of(shards), factory, workers=workers, population=population) as local:
-        runtime: Runtime = FaultyRuntime(local, faults, seed) if faults.any else local
+        metered = None if meter is None else MeteredRuntime(local, meter)
+        runtime: Runtime = metered or local
+        runtime = FaultyRuntime(runtime, faults, seed) if faults.any else runtime
         setting = settle(method_of(resolved), runtime, seed)
         if folder is not None:
             _check_layout(state, setting, folder)
-            folder.begin({"partition": asdict(shards.train.report), "client_test": shards.client_test})
-        state, records = _play(setting, state, folder, resolved["run"]["checkpoint_seconds"], on_round)
+            facts = {"partition": asdict(shards.train.report), "client_test": shards.client_test}
+            folder.begin(facts | ({} if meter is None else {"meter": meter.name}))
+        state, records = _play(setting, state, folder, resolved["run"]["checkpoint_seconds"], on_round, metered)
         return _finish(resolved, setting, shards, state, records, folder)
+
+
+def _alone(workers: int) -> int:
+    """One worker: clients that share a machine share its power, and nobody can tell whose it was."""
+    if workers > 1:
+        raise RunError("run.energy", f"cannot be measured with {workers} workers at once", "Use --workers 1")
+    return 1
 
 
 def _check_layout(state: State | None, setting: Setting, folder: RunFolder) -> None:
@@ -242,12 +278,19 @@ def _check_layout(state: State | None, setting: Setting, folder: RunFolder) -> N
 
 
 def _play(
-    setting: Setting, state: State | None, folder: RunFolder | None, checkpoint_seconds: float, on_round: OnRound | None
+    setting: Setting,
+    state: State | None,
+    folder: RunFolder | None,
+    checkpoint_seconds: float,
+    on_round: OnRound | None,
+    metered: MeteredRuntime | None = None,
 ) -> tuple[State, list[RoundRecord]]:
     records = read_rounds(folder.path) if folder is not None else []
     saved = time.monotonic()
     for reached, record in play(setting, state):
         state = reached
+        if metered is not None:
+            record = replace(record, measured_joules=metered.take_joules())
         records.append(record)
         if folder is not None:
             folder.append(record)
@@ -293,7 +336,7 @@ def client_columns(setting: Setting, shards: Shards, state: State) -> dict[str, 
         "slot": home.tolist(),
     }
     if shards.test is not None:
-        scores = setting.runtime.evaluate_clients(range(size), state.models, home, "test")
+        scores = score_clients(setting, state, range(size), state.models, home, "test")
         columns |= {
             "test_examples": scores.num_examples.tolist(),
             "accuracy": scores.accuracy.tolist(),

@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from fedskew.accounting.links import check_means
 from fedskew.accounting.traffic import histogram_transfers, model_transfers, report_transfers
+from fedskew.bill import preparation_cost, round_cost
 from fedskew.devices import simulated_seconds
 from fedskew.errors import RecipeError, RoundFailed, RunError
 from fedskew.method import Method, Setting, Stage
@@ -26,6 +28,7 @@ from fedskew.types import (
     Answer,
     Ask,
     Chain,
+    Cost,
     Feedback,
     HeadUpdates,
     Ints,
@@ -41,7 +44,7 @@ from fedskew.types import (
     View,
     needs_of,
 )
-from fedskew.waves import Runner, merge_slots, train_plan
+from fedskew.waves import Runner, merge_slots, score_clients, train_plan
 
 __all__ = ["Method", "Setting", "Stage", "play_round", "prepare", "run", "settle"]
 
@@ -53,7 +56,9 @@ MAX_QUESTIONS = 8  # a rule that still asks then is broken
 
 def settle(method: Method, runtime: Runtime, seed: int) -> Setting:
     """Ask the runtime who is there and what the first model is."""
-    return Setting(method, runtime, runtime.describe(), runtime.initial(seed), seed)
+    description = runtime.describe()
+    check_means(description.population)
+    return Setting(method, runtime, description, runtime.initial(seed), seed)
 
 
 def prepare(setting: Setting) -> tuple[State, RoundRecord]:
@@ -70,7 +75,8 @@ def prepare(setting: Setting) -> tuple[State, RoundRecord]:
     )
     state, transfers, failures = _measure(setting, state)
     accuracy, test_loss = evaluate(setting, state)
-    return state, RoundRecord(0, (), {}, failures, transfers, accuracy, test_loss, time.perf_counter() - began, {})
+    cost = preparation_cost(setting, failures)
+    return state, RoundRecord(0, (), {}, failures, transfers, accuracy, test_loss, time.perf_counter() - began, {}, cost)
 
 
 def _measure(setting: Setting, state: State) -> tuple[State, tuple[Transfer, ...], dict[int, str]]:
@@ -115,14 +121,17 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     )
     plan = _checked_plan(plan, view=choice.view, rule=method.procedure.name)
     models = _with_slots(state.models, setting.initial, plan)
-    runners = train_plan(setting, plan, models, t, memory.get("aggregation", {}))
+    runners = train_plan(setting, plan, models, t, memory.get("aggregation", {}), statistics=memory.get("bn"))
+    if method.bn == "local":
+        memory["bn"] = {**memory.get("bn", {}), **{c: kept for r in runners for c, kept in r.statistics.items()}}
     _check_enough(setting, runners, t)
     models, memory["aggregation"] = merge_slots(setting, plan, models, runners, memory.get("aggregation", {}), t)
     memory["selection"] = learn(setting, runners, t, memory["selection"])
     state = _remember(setting, state, plan, models, runners, memory)
     accuracy, test_loss = evaluate(setting, state) if _evaluates(method, t) else (float("nan"), float("nan"))
     transfers = choice.transfers + round_transfers(setting, plan, runners, choice.holders)
-    return state, _record(state, plan, runners, transfers, accuracy, test_loss, began)
+    cost = round_cost(setting, plan, runners, choice.view.answers, choice.holders, t)
+    return state, _record(state, plan, runners, transfers, accuracy, test_loss, began, cost)
 
 
 @dataclass(frozen=True)
@@ -285,7 +294,7 @@ def evaluate(setting: Setting, state: State) -> tuple[float, float]:
         return float(scores.accuracy[0]), float(scores.loss[0])
     clients = range(setting.description.population.size)
     home = np.zeros(len(clients), np.int64) if state.home is None else state.home
-    scores = setting.runtime.evaluate_clients(clients, state.models, home, "test")
+    scores = score_clients(setting, state, clients, state.models, home, "test")
     weight = scores.num_examples / max(1, scores.num_examples.sum())
     return float(np.nansum(weight * scores.accuracy)), float(np.nansum(weight * scores.loss))
 
@@ -300,6 +309,7 @@ def round_transfers(setting: Setting, plan: Plan, runners: Sequence[Runner], hol
     rule, order = setting.method.selection, setting.method.procedure
     told = rule.keeps_losses or "loss" in needs_of(order.function, order.options)
     reported = needs_of(rule.function, rule.options) & {"latency", "snr"} | ({"loss"} if told else set())
+    reported |= needs_of(setting.method.aggregation.function) & {"steps"}
     return models + _control(setting, models) + report_transfers(sorted(reported), len(asked - silent))
 
 
@@ -322,6 +332,7 @@ def _record(
     accuracy: float,
     test_loss: float,
     began: float,
+    cost: Cost,
 ) -> RoundRecord:
     def joined(name: str) -> dict[int, Any]:
         return {client: value for runner in runners for client, value in getattr(runner, name).items()}
@@ -336,6 +347,7 @@ def _record(
         test_loss=test_loss,
         seconds=time.perf_counter() - began,
         client_seconds=joined("seconds"),
+        cost=cost,
     )
 
 

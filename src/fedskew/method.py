@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
+from fedskew.accounting.links import Tariff
 from fedskew.types import Description, LocalJob, Memory, Params, Runtime, Stateful, needs_of
 
 ASKED_FOR = ("exact", "batch")  # loss sources that ask for losses before selecting, instead of keeping reported ones
@@ -51,11 +52,13 @@ class Method:
     clustering: Stage | None = None
     job: LocalJob = field(default_factory=LocalJob)
     lr_decay: float = 1.0  # learning rate of round t = lr * lr_decay ** (t - 1)
+    bn: Literal["average", "local"] = "average"  # BatchNorm statistics: the server's average, or each client's own
     rounds: int = 10
     clients_per_round: int = 10
     evaluate_every: int = 1  # rounds; 0 = only before the first and after the last
     min_ok: int = 1  # fewer usable replies than this end the run
     resend: bool = False  # charge a second download to clients that hold the model already, as some papers do
+    tariff: Tariff = field(default_factory=Tariff)  # how simulated time is charged
 
     def job_at(self, round: int) -> LocalJob:
         """What clients do in this round."""

@@ -27,7 +27,7 @@ from fedskew.types import (
     State,
     Transfer,
 )
-from fedskew.waves import merge_slots, train_plan
+from fedskew.waves import merge_slots, score_clients, train_plan
 
 TRIAL_ROUNDS = 1 << 30  # batch orders of throw-away training: those of no real round
 
@@ -72,9 +72,8 @@ def answer(setting: Setting, state: State, ask: Ask, round: int) -> tuple[Answer
 def losses_at(setting: Setting, state: State, clients: Ints, models: Params, round: int, max_examples: int) -> Floats:
     """(n,) plausible losses of each client's model on its own training data."""
     home = np.zeros(len(clients), np.int64) if state.home is None else state.home[clients]
-    scores = setting.runtime.evaluate_clients(
-        clients, models, home, "train", max_examples=max_examples, seed=setting.seed, round=round
-    )
+    options = {"max_examples": max_examples, "seed": setting.seed, "round": round}
+    scores = score_clients(setting, state, clients, models, home, "train", **options)
     return plausible(scores.loss, setting.description.num_classes)
 
 

@@ -61,9 +61,10 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class LocalOptions(LocalJob):
-    """``[local]``: what a client does, and how its learning rate falls from round to round."""
+    """``[local]``: what a client does, how its learning rate falls from round to round, whose BatchNorm statistics it has."""
 
     lr_decay: float = 1.0
+    bn: Literal["average", "local"] = "average"  # local: each client goes on with, and is tested with, statistics of its own
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class RunOptions:
     min_ok: int = 1
     resend: bool = False  # charge a second download to clients that hold the model already, as some papers do
     checkpoint_seconds: float = 2.0  # at most this much work is repeated after a kill; 0 = every round
+    energy: Literal["modelled", "measured", "codecarbon"] = "modelled"  # measured: clients train alone, one at a time
 
 
 PLAIN_TABLES: dict[str, type] = {
@@ -321,6 +323,7 @@ def _check_neighbours(resolved: Table) -> None:
         rehearse(chosen, resolved["run"]["clients_per_round"])
     if resolved["local"]["optimizer"] == "adam" and resolved["local"]["momentum"]:
         raise RecipeError("local.momentum", "has no meaning for adam", "Set it to 0 or use optimizer = 'sgd'")
+    job_of(resolved)  # a server rule refuses local steps that its mathematics does not allow
 
 
 def _options(resolved: Mapping[str, Any], stage: str) -> Table:
@@ -378,15 +381,21 @@ def expand(raw: Mapping[str, Any]) -> Iterator[Table]:
 
 def method_of(resolved: Mapping[str, Any]) -> Method:
     """The functions and numbers the loop plays, from a resolved recipe."""
-    local = dict(resolved["local"])
-    local["report_loss"] = REPORTED_LOSS.get(resolved["selection"].get("loss_source", ""), local["report_loss"])
-    run = {key: value for key, value in resolved["run"].items() if key != "checkpoint_seconds"}
+    run = {key: value for key, value in resolved["run"].items() if key not in ("checkpoint_seconds", "energy")}
+    tariff = Devices(**resolved["devices"]).tariff(resolved["faults"]["deadline_seconds"])
     stages = {name: _stage(resolved, name) for name in (*OPTIONAL_STAGES, "selection", "procedure", "aggregation")}
-    lr_decay, server = local.pop("lr_decay"), find("aggregation", resolved["aggregation"]["use"])
-    job = LocalJob(**local)
+    local = {key: resolved["local"][key] for key in ("lr_decay", "bn")}
+    return Method(**stages, **local, job=job_of(resolved), tariff=tariff, **run)  # type: ignore[arg-type]
+
+
+def job_of(resolved: Mapping[str, Any]) -> LocalJob:
+    """What clients do, as the selection and the server rule want it."""
+    local = {key: value for key, value in resolved["local"].items() if key not in ("lr_decay", "bn")}
+    local["report_loss"] = REPORTED_LOSS.get(resolved["selection"].get("loss_source", ""), local["report_loss"])
+    job, server = LocalJob(**local), find("aggregation", resolved["aggregation"]["use"])
     if isinstance(server, Stateful) and server.job is not None:
         job = server.job(job, **{key: value for key, value in resolved["aggregation"].items() if key != "use"})
-    return Method(**stages, lr_decay=lr_decay, job=job, **run)  # type: ignore[arg-type]
+    return job
 
 
 def _stage(resolved: Mapping[str, Any], name: str) -> Stage | None:

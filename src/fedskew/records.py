@@ -38,7 +38,7 @@ from safetensors.numpy import save as save_tensors
 
 from fedskew.errors import RunFolderError
 from fedskew.recipe import fingerprint
-from fedskew.types import Chain, Clustering, Layout, Params, RoundRecord, Signal, State, Transfer
+from fedskew.types import Chain, Clustering, Cost, Layout, Params, RoundRecord, Signal, State, Transfer
 from fedskew.version import __version__
 
 VERSION = __version__
@@ -103,7 +103,7 @@ def no_nan(value: Any) -> Any:
 
 def line_of(record: RoundRecord) -> str:
     """One round as one line of JSON; what differs between identical runs stands under "times"."""
-    content = {
+    content: dict[str, Any] = {
         "round": record.round,
         "chains": [[chain.slot, list(chain.clients)] for chain in record.chains],
         "loss": record.loss,
@@ -111,8 +111,11 @@ def line_of(record: RoundRecord) -> str:
         "transfers": [list(dataclasses.astuple(t)) for t in record.transfers],
         "accuracy": record.accuracy,
         "test_loss": record.test_loss,
+        "cost": list(dataclasses.astuple(record.cost)),
         "times": {"seconds": round(record.seconds, 6), "clients": {c: round(s, 6) for c, s in record.client_seconds.items()}},
     }
+    if not math.isnan(record.measured_joules):
+        content["times"]["joules"] = record.measured_joules
     return json.dumps(no_nan(content), separators=(",", ":"))
 
 
@@ -133,6 +136,8 @@ def record_of(line: str) -> RoundRecord:
         test_loss=number(raw["test_loss"]),
         seconds=float(raw["times"]["seconds"]),
         client_seconds={int(c): float(v) for c, v in raw["times"]["clients"].items()},
+        cost=Cost(*(number(v) for v in raw.get("cost", ()))),
+        measured_joules=number(raw["times"].get("joules")),
     )
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from fedskew.errors import RunError
 from fedskew.method import Setting
-from fedskew.types import Chain, Ends, Ids, LocalJob, Memory, Params, Plan, Replies, Stateful
+from fedskew.types import Chain, Ends, Ids, LocalJob, Memory, Params, Plan, Replies, Scores, State, Stateful
+
+PIECE = 64  # clients whose own models are in memory at the same time
 
 
 @dataclass
@@ -25,6 +28,7 @@ class Runner:
     seconds: dict[int, float] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
     silent: set[int] = field(default_factory=set)
+    statistics: dict[str, Params] = field(default_factory=dict)  # client -> its own BatchNorm statistics, with bn = "local"
     work: dict[int, tuple[int, int]] = field(default_factory=dict)  # client -> (examples, steps)
     received: dict[int, Params] = field(default_factory=dict)  # what clients began and ended with, if a rule learns from it
     returned: dict[int, Params] = field(default_factory=dict)
@@ -46,9 +50,19 @@ class Runner:
 
 
 def train_plan(
-    setting: Setting, plan: Plan, models: Params, round: int, memory: Memory, *, job: LocalJob | None = None
+    setting: Setting,
+    plan: Plan,
+    models: Params,
+    round: int,
+    memory: Memory,
+    *,
+    job: LocalJob | None = None,
+    statistics: Memory | None = None,
 ) -> list[Runner]:
-    """Train the plan wave by wave. A client that fails mid-chain is skipped, or ends its chain (``plan.broken``)."""
+    """Train the plan wave by wave. A client that fails mid-chain is skipped, or ends its chain (``plan.broken``).
+
+    ``statistics``: what each client keeps of BatchNorm (client -> buffers); it begins with those instead of the model's.
+    """
     runners = [Runner(models[chain.slot]) for chain in plan.chains]
     job = job or setting.method.job_at(round)
     rule = setting.method.selection.function
@@ -56,6 +70,8 @@ def train_plan(
     for wave in plan.waves():
         live = [(i, client) for i, client in zip(wave.chains, wave.clients, strict=True) if not runners[i].dropped]
         starts, index = _starts(plan.chains, runners, models, [i for i, _ in live])
+        if statistics:
+            starts, index = with_statistics(setting, [c for _, c in live], starts, index, statistics)
         replies = setting.runtime.train(
             [c for _, c in live],
             starts,
@@ -67,6 +83,8 @@ def train_plan(
         )
         for row, (i, client) in enumerate(live):
             runners[i].take(client, replies, row, give_up=plan.broken == "drop")
+            if setting.method.bn == "local" and client in runners[i].loss:
+                runners[i].statistics[str(client)] = replies.params[row, setting.description.layout.num_weights :].copy()
             if keep and client in runners[i].loss:
                 runners[i].received[client], runners[i].returned[client] = starts[index[row]], replies.params[row]
     return runners
@@ -91,6 +109,30 @@ def _starts(chains: Sequence[Chain], runners: Sequence[Runner], models: Params, 
     if not any(runners[i].answered for i in live):
         return models, [chains[i].slot for i in live]
     return np.stack([runners[i].params for i in live]), range(len(live))
+
+
+def with_statistics(setting: Setting, clients: Ids, models: Params, start: Ids, statistics: Memory) -> tuple[Params, Ids]:
+    """Each client's model with its own BatchNorm statistics where it has any: one row per client, and which row is whose."""
+    rows, weights = models[np.asarray(start, np.int64)], setting.description.layout.num_weights
+    for row, client in zip(rows, clients, strict=True):
+        if str(client) in statistics:
+            row[weights:] = statistics[str(client)]
+    return rows, range(len(rows))
+
+
+def score_clients(
+    setting: Setting, state: State, clients: Ids, models: Params, start: Ids, which: Literal["test", "train"], **options: int
+) -> Scores:
+    """Clients' models on their own data, with their own BatchNorm statistics where they keep them (64 at a time)."""
+    statistics = state.memory.get("bn")
+    if not statistics:
+        return setting.runtime.evaluate_clients(clients, models, start, which, **options)
+    parts = []
+    for begin in range(0, len(clients), PIECE):
+        ids = [int(c) for c in clients[begin : begin + PIECE]]
+        rows, index = with_statistics(setting, ids, models, start[begin : begin + PIECE], statistics)
+        parts.append(setting.runtime.evaluate_clients(ids, rows, index, which, **options))
+    return Scores(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("loss", "accuracy", "num_examples")))
 
 
 def _stack(rows: Sequence[Params]) -> Params:

@@ -79,9 +79,17 @@ def test_every_local_job_matches_torch_optim(shards, job):
 
 def test_the_fused_step_is_used_and_is_the_same_mathematics():
     x, y = torch.randn(12, 64), torch.randint(0, 10, (12,))
-    for job in (LocalJob(lr=0.2), LocalJob(lr=0.2, weight_decay=0.1, prox_mu=0.3)):
+    added = torch.randn(2410) * 0.02
+    for job, correction in (
+        (LocalJob(lr=0.2), None),
+        (LocalJob(lr=0.2, weight_decay=0.1, prox_mu=0.3), None),
+        (LocalJob(lr=0.2), added),  # SCAFFOLD
+        (LocalJob(lr=0.2, prox_mu=0.3, clip_norm=0.5), added),  # FedDyn
+        (LocalJob(lr=0.2, weight_decay=0.1, clip_norm=0.5), None),
+        (LocalJob(lr=0.2, clip_norm=100.0), None),
+    ):
         fused_model, plain_model = FlatModule(tiny, 1), FlatModule(tiny, 1)
-        fused, plain = step_for(fused_model, job), AutogradStep(plain_model, job)
+        fused, plain = step_for(fused_model, job, correction), AutogradStep(plain_model, job, correction)
         assert isinstance(fused, FusedMLPStep)
         for _ in range(5):
             assert float(fused(x, y)) == pytest.approx(float(plain(x, y)), rel=1e-5)

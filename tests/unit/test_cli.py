@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -194,3 +195,29 @@ def test_own_torch_datasets():
     net = lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3))  # noqa: E731
     result = package.run({"run": {"rounds": 1}, "data": {"clients": 4}}, data=(train, test), model=net, workers=1)
     assert result.summary()["rounds"] == 1
+
+
+def test_a_target_adds_what_it_took_or_that_it_was_not_reached(tmp_path):
+    out = ["--out", str(tmp_path / "r")]
+    result = json.loads(runner.invoke(cli.app, ["run", "fedavg", *SMALL, *out, "--target", "0.05", "--json"]).output)
+    assert result["to_target"]["rounds"] == 0
+    assert result["simulated_seconds"] > 0
+    assert result["wh"] == pytest.approx(result["joules"] / 3600)
+    assert result["sample_passes"] > 0
+    shown = runner.invoke(cli.app, ["run", "fedavg", *SMALL, *out, "--target", "0.99"]).output
+    assert "rounds to 0.99" in shown
+    assert ">2" in shown
+    assert "is no accuracy" in error_of("run", "fedavg", *SMALL, "--out", str(tmp_path / "no"), "--target", "90")
+
+
+def test_measured_energy_wants_its_clients_alone(tmp_path):
+    options = ["--set", "run.rounds=1", "--quiet", "--set", "run.energy=measured", "--out", str(tmp_path / "r")]
+    assert "cannot be measured with 2 workers" in error_of("run", "fedavg", *options, "--workers", "2")
+    result = json.loads(runner.invoke(cli.app, ["run", "fedavg", *options, "--resume", "--json"]).output)
+    assert (result["energy"], result["joules"] > 0) == ("measured", True)
+    assert json.loads((tmp_path / "r" / "run.json").read_text())["meter"]
+    if importlib.util.find_spec("codecarbon") is not None:
+        return
+    assert "CodeCarbon is not installed" in error_of(
+        "run", "fedavg", *SMALL, "--set", "run.energy=codecarbon", "--out", str(tmp_path / "c")
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from fedskew import records
 from fedskew.errors import RunFolderError
 from fedskew.recipe import resolve
 from fedskew.records import RunFolder, checkpoint_bytes, line_of, read_checkpoint, read_rounds, record_of
-from fedskew.types import Chain, Clustering, Layout, RoundRecord, Signal, State, Transfer
+from fedskew.types import Chain, Clustering, Cost, Layout, RoundRecord, Signal, State, Transfer
 
 RECIPE = resolve({})
 
@@ -162,3 +163,14 @@ def test_the_final_model_survives_the_disk(tmp_path):
     assert np.array_equal(again, models)
     assert same == layout
     assert layout.bytes == 4 * 6 + 8
+
+
+def test_costs_survive_the_disk_and_folders_of_older_versions_still_load():
+    played = replace(record(), cost=Cost(1.552, 0.1 + 0.2, 70.0), measured_joules=12.5)
+    again = record_of(line_of(played))
+    assert (again.cost, again.measured_joules) == (played.cost, 12.5)
+    raw = json.loads(line_of(played))
+    assert "joules" in raw["times"], "measured energy differs from run to run"
+    del raw["cost"], raw["times"]["joules"]
+    old = record_of(json.dumps(raw))
+    assert all(np.isnan([old.cost.seconds, old.cost.joules, old.cost.sample_passes, old.measured_joules]))

@@ -104,10 +104,10 @@ def loss_transfers(asked: int, model_bytes: int, slots: int = 1) -> tuple[Transf
 
 
 def report_transfers(kinds: Iterable[str], clients: int) -> tuple[Transfer, ...]:
-    """One number of each kind from each client, sent along with its model. An SNR is a piece of control information."""
+    """One number of each kind from each client, sent along with its model. SNRs and steps are control information."""
     size = clients * LOSS_BYTES
-    names: dict[str, Literal["loss", "latency", "control"]] = {"loss": "loss", "latency": "latency", "snr": "control"}
-    return _nonzero(Transfer("up", names[kind], size, size) for kind in kinds)
+    names: dict[str, Literal["loss", "latency", "control"]] = {"loss": "loss", "latency": "latency"}
+    return _nonzero(Transfer("up", names.get(kind, "control"), size, size) for kind in kinds)
 
 
 def total_bytes(transfers: Iterable[Transfer], direction: str) -> int:

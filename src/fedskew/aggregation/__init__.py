@@ -9,7 +9,7 @@ from fedskew.aggregation.adaptive import adaptive
 from fedskew.aggregation.dyn import dyn
 from fedskew.aggregation.mean import mean
 from fedskew.aggregation.momentum import momentum
-from fedskew.aggregation.nova import nova
+from fedskew.aggregation.nova import fednova
 from fedskew.aggregation.scaffold import scaffold
 from fedskew.types import Stateful
 
@@ -17,7 +17,7 @@ AGGREGATIONS: dict[str, Callable[..., Any] | Stateful] = {
     "mean": mean,
     "momentum": momentum,
     "adaptive": adaptive,
-    "nova": nova,
+    "nova": fednova,
     "dyn": dyn,
     "scaffold": scaffold,
 }

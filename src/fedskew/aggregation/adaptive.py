@@ -5,7 +5,8 @@ V by the rule; W <- W + server_lr m / (sqrt(V) + tau). Adagrad: V + D^2 with bet
 Yogi: V - (1 - beta2) D^2 sign(V - D^2).
 
 Differs from Flower's strategies: V starts at tau^2 as in the paper (``v0 = "zero"`` as Flower does), and there is no bias
-correction unless asked for (Flower corrects FedAdam with the exponent of the NEXT round; here it is the number of steps taken).
+correction unless asked for (Flower corrects FedAdam with the exponent of the NEXT round and leaves tau uncorrected; here it is
+Adam's own, with the number of steps taken). tests/parity/test_server_optimisers.py has both, number for number.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import numpy as np
 from fedskew.errors import RecipeError
 from fedskew.runtime.replies import Reply, collect
 from fedskew.streams import stream
-from fedskew.types import Auxiliary, Bools, Description, Ids, Ints, LocalJob, Params, Replies, Runtime, Scores
+from fedskew.types import Auxiliary, Bools, Description, Ids, Ints, LocalJob, Params, Population, Replies, Runtime, Scores
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,15 @@ class FaultyRuntime:
         self._slow = stream(seed, "slow clients").random(self._population.size) < faults.slow_share
 
     def describe(self) -> Description:
-        """As the inner runtime."""
-        return self._inner.describe()
+        """As the inner runtime; slow clients are known to be slow."""
+        known = self._inner.describe()
+        return replace(known, population=self._slowed(known.population)) if self._slow.any() else known
+
+    def _slowed(self, population: Population) -> Population:
+        factor = np.where(self._slow, self._faults.slow_factor, 1.0)
+        pace, delay = population.seconds_per_example, population.delay_seconds
+        pace = np.full(population.size, self._faults.seconds_per_example) if pace is None else pace
+        return replace(population, seconds_per_example=factor * pace, delay_seconds=None if delay is None else factor * delay)
 
     def initial(self, seed: int) -> Params:
         """As the inner runtime."""

@@ -9,7 +9,7 @@ from fedskew.types.clients import Clustering, Geometry, HeadUpdates, Population,
 from fedskew.types.door import Auxiliary, Description, Runtime
 from fedskew.types.layout import Block, Layout
 from fedskew.types.plan import Chain, Ends, LocalJob, Plan, Replies, Scores, Wave
-from fedskew.types.record import RoundRecord, Transfer
+from fedskew.types.record import Cost, RoundRecord, Transfer
 from fedskew.types.stage import Stateful, needs, needs_of
 from fedskew.types.state import Feedback, State
 from fedskew.types.view import Answer, Ask, AskLoss, AskTrial, AskUpdates, View
@@ -25,6 +25,7 @@ __all__ = [
     "Bools",
     "Chain",
     "Clustering",
+    "Cost",
     "Description",
     "Ends",
     "Feedback",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -17,13 +17,17 @@ class Population:
 
     num_examples: Ints  # (K,)
     seconds_per_example: Floats | None = None  # (K,) one forward and backward pass
-    latency_seconds: Floats | None = None  # (K,) one message, one way
-    uplink_bps: Floats | None = None  # (K,)
+    latency_seconds: Floats | None = None  # (K,) what a rule may rank by: delay, and there and back
+    uplink_bps: Floats | None = None  # (K,) to and from the server
     snr: Floats | None = None  # (K,) linear, not dB
     watts: Floats | None = None  # (K,) while training
+    delay_seconds: Floats | None = None  # (K,) whenever it trains, whatever it trains on
+    trip_seconds: Floats | None = None  # (K,) one message, one way, whatever its size
+    d2d_bps: Floats | None = None  # (K,) to the next device
+    transmit_watts: Floats | None = None  # (K,) while sending
 
     def __post_init__(self) -> None:
-        floats = ("seconds_per_example", "latency_seconds", "uplink_bps", "snr", "watts")
+        floats = [f.name for f in fields(self) if f.name != "num_examples"]
         freeze(self, num_examples=np.int64, **dict.fromkeys(floats, np.float64))
 
     @property

@@ -20,6 +20,22 @@ class Transfer:
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What clients spent in the simulated world: the same figures whenever the run is repeated.
+
+    >>> Cost(1.5, 30.0, 100.0) + Cost(0.5, 10.0, 50.0)
+    Cost(seconds=2.0, joules=40.0, sample_passes=150.0)
+    """
+
+    seconds: float = float("nan")  # on the simulated clock, never the wall's; nan in records of older versions
+    joules: float = float("nan")  # modelled: computing and sending
+    sample_passes: float = float("nan")  # examples passed over, forward and backward; a forward pass alone is a third
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.seconds + other.seconds, self.joules + other.joules, self.sample_passes + other.sample_passes)
+
+
+@dataclass(frozen=True)
 class RoundRecord:
     """What one round did and cost, as it is written to disk. Round 0 is the state before training."""
 
@@ -32,3 +48,5 @@ class RoundRecord:
     test_loss: float
     seconds: float  # wall time; differs from run to run, everything above does not
     client_seconds: Mapping[int, float]
+    cost: Cost = Cost()  # simulated: repeats exactly
+    measured_joules: float = float("nan")  # with run.energy = "measured" or "codecarbon"; differs from run to run

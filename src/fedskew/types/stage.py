@@ -32,11 +32,11 @@ class Stateful:
 
 
 def needs(
-    *what: Literal["signal", "clustering", "loss", "latency", "snr"],
+    *what: Literal["signal", "clustering", "loss", "latency", "snr", "steps"],
     when: Callable[[Mapping[str, Any]], Collection[str]] | None = None,
 ) -> Callable[[F], F]:
     """Say what a selection rule or a procedure cannot do without; the recipe is checked for it, and what clients report
-    (losses, latencies, SNRs) is charged. ``when``: what more it needs with these options; it may refuse options that
+    (losses, latencies, SNRs, steps) is charged. ``when``: what more it needs with these options; it may refuse options that
     contradict each other.
 
     >>> @needs("clustering", when=lambda options: ["loss"] if options["curious"] else [])
