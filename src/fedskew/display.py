@@ -51,8 +51,9 @@ class RunProgress:
 
     def advance(self, number: int, record: RoundRecord) -> None:
         """A round of run ``number`` has ended."""
-        if not math.isnan(record.accuracy):
-            self._accuracy[number] = record.accuracy
+        measured = record.client_accuracy if math.isnan(record.accuracy) else record.accuracy
+        if not math.isnan(measured):
+            self._accuracy[number] = measured
         self._bytes[number] += sum(total_bytes(record.transfers, way) for way in ("down", "up", "d2d"))
         facts = f"accuracy {self._accuracy[number]:.3f}  {self._bytes[number] / 1e6:.1f} MB"
         self._progress.update(self._task(number), completed=record.round, facts=facts)
@@ -67,7 +68,8 @@ def summary_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
             table.add_row(name, value, style="bold" if name == "final accuracy" else None)
         return table
     table = Table(show_edge=False, pad_edge=False, box=None)
-    shown = [name for name in facts[0] if name not in ("records", "last 5")]  # what 80 columns have no room for is in --json
+    hidden = ("records", "last 5", "best", "AD ± SDAD", "worst 10 %")  # what 80 columns have no room for is in --json
+    shown = [name for name in facts[0] if name not in hidden]
     for name in shown:
         heading = name.removeprefix("final ")
         table.add_column(heading, justify="left" if name == "recipe" else "right", overflow="fold", no_wrap=name != "recipe")
@@ -80,15 +82,32 @@ def _facts(s: Mapping[str, Any]) -> dict[str, str]:
     return {
         "recipe": escape(s["name"]),
         "seed": str(s["seed"]),
-        "final accuracy": f"{s['final_accuracy']:.4f}",
-        "best": f"{s['best_accuracy']:.4f}",
-        "last 5": f"{s['last5_accuracy']:.4f}",
+        "final accuracy": _share(s["final_accuracy"]),
+        "best": _share(s["best_accuracy"]),
+        "last 5": _share(s["last5_accuracy"]),
+        **_client_facts(s.get("client_accuracy")),
         "rounds": str(s["rounds"]),
         "MB down": f"{s['bytes_down'] / 1e6:.2f}",
         "MB up": f"{s['bytes_up'] / 1e6:.2f}",
         "seconds": f"{s['seconds']:.1f}",
         "failures": str(s["failures"]),
         "records": escape(s["out"] or ""),
+    }
+
+
+def _share(value: float | None) -> str:
+    """A dash where there is no such figure: several models have no global accuracy."""
+    return "-" if value is None or math.isnan(value) else f"{value:.4f}"
+
+
+def _client_facts(figures: Mapping[str, Any] | None) -> dict[str, str]:
+    """What clients have of it on their own test sets."""
+    if figures is None:
+        return {"at clients": "-", "AD ± SDAD": "-", "worst 10 %": "-"}
+    return {
+        "at clients": _share(figures["weighted"]),
+        "AD ± SDAD": f"{_share(figures['ad'])} ± {_share(figures['sdad'])}",
+        "worst 10 %": _share(figures["worst10"]),
     }
 
 

@@ -72,6 +72,7 @@ class RunOptions:
     rounds: int = 20
     clients_per_round: int = 10
     evaluate_every: int = 1
+    evaluate_clients_every: int = 0  # the global model on every client's own test set; 0 = only after the last round
     min_ok: int = 1
     resend: bool = False  # charge a second download to clients that hold the model already, as some papers do
     checkpoint_seconds: float = 2.0  # at most this much work is repeated after a kill; 0 = every round
@@ -101,6 +102,7 @@ LIMITS: dict[str, tuple[float, float]] = {  # option -> smallest and largest leg
     "run.rounds": (0, 1e9),
     "run.clients_per_round": (1, 1e9),
     "run.evaluate_every": (0, 1e9),
+    "run.evaluate_clients_every": (0, 1e9),
     "run.min_ok": (0, 1e9),
     "run.checkpoint_seconds": (0, 1e9),
 }
@@ -301,10 +303,11 @@ def _check_neighbours(resolved: Table) -> None:
     if order != list(OPTIONAL_STAGES[: len(order)]):
         missing = next(name for name in OPTIONAL_STAGES if name not in resolved)
         raise RecipeError("recipe", f"[{order[-1]}] needs [{missing}] before it", f"Add [{missing}] or remove [{order[-1]}]")
-    wanted = needs_of(find("selection", resolved["selection"]["use"])) & set(OPTIONAL_STAGES)
-    for missing in sorted(wanted - set(resolved)):
-        where = f"selection {resolved['selection']['use']}"
-        raise RecipeError(where, f"needs a [{missing}]", f"Add [{missing}] to the recipe, or choose another selection")
+    for stage in ("selection", "procedure"):
+        wanted = needs_of(find(stage, resolved[stage]["use"])) & set(OPTIONAL_STAGES)
+        for missing in sorted(wanted - set(resolved)):
+            where = f"{stage} {resolved[stage]['use']}"
+            raise RecipeError(where, f"needs a [{missing}]", f"Add [{missing}] to the recipe, or choose another {stage}")
     _check_means(resolved)
     if resolved["local"]["optimizer"] == "adam" and resolved["local"]["momentum"]:
         raise RecipeError("local.momentum", "has no meaning for adam", "Set it to 0 or use optimizer = 'sgd'")
@@ -352,10 +355,11 @@ def method_of(resolved: Mapping[str, Any]) -> Method:
     local["report_loss"] = REPORTED_LOSS.get(resolved["selection"].get("loss_source", ""), local["report_loss"])
     run = {key: value for key, value in resolved["run"].items() if key != "checkpoint_seconds"}
     stages = {name: stage(name) for name in ("signal", "distance", "clustering", "selection", "procedure", "aggregation")}
-    lr_decay, server = local.pop("lr_decay"), find("aggregation", resolved["aggregation"]["use"])
+    lr_decay = local.pop("lr_decay")
     job = LocalJob(**local)
-    if isinstance(server, Stateful) and server.job is not None:
-        job = server.job(job, **{key: value for key, value in resolved["aggregation"].items() if key != "use"})
+    for rule in (stages["aggregation"], stages["procedure"]):
+        if rule is not None and isinstance(rule.function, Stateful) and rule.function.job is not None:
+            job = rule.function.job(job, **rule.options)
     return Method(**stages, lr_decay=lr_decay, job=job, **run)  # type: ignore[arg-type]
 
 

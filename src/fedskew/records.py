@@ -111,6 +111,8 @@ def line_of(record: RoundRecord) -> str:
         "transfers": [list(dataclasses.astuple(t)) for t in record.transfers],
         "accuracy": record.accuracy,
         "test_loss": record.test_loss,
+        "client_accuracy": record.client_accuracy,
+        "client_loss": record.client_loss,
         "times": {"seconds": round(record.seconds, 6), "clients": {c: round(s, 6) for c, s in record.client_seconds.items()}},
     }
     return json.dumps(no_nan(content), separators=(",", ":"))
@@ -133,6 +135,8 @@ def record_of(line: str) -> RoundRecord:
         test_loss=number(raw["test_loss"]),
         seconds=float(raw["times"]["seconds"]),
         client_seconds={int(c): float(v) for c, v in raw["times"]["clients"].items()},
+        client_accuracy=number(raw.get("client_accuracy")),  # folders written before 0.1.0 was released have none
+        client_loss=number(raw.get("client_loss")),
     )
 
 

@@ -1,1 +1,1 @@
-"""What a round cost. ``traffic`` counts bytes on the wire by direction and kind."""
+"""What a run cost and who gained: ``traffic`` counts bytes, ``participation`` who trains, ``fairness`` whom it serves."""

@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fedskew.procedure.cfl import cfl
+from fedskew.procedure.fedsoft import fedsoft
+from fedskew.procedure.ifca import ifca
+from fedskew.procedure.local_only import local_only
 from fedskew.procedure.parallel import parallel
+from fedskew.procedure.per_cluster import per_cluster
 from fedskew.procedure.sequential import sequential
+from fedskew.types import Stateful
 
-PROCEDURES: dict[str, Callable[..., Any]] = {
+PROCEDURES: dict[str, Callable[..., Any] | Stateful] = {
     "parallel": parallel,
     "sequential": sequential,
+    "per_cluster": per_cluster,
+    "cfl": cfl,
+    "ifca": ifca,
+    "fedsoft": fedsoft,
+    "local_only": local_only,
 }
