@@ -48,7 +48,7 @@ def test_the_distribution_is_right_continuous():
     assert values.tolist() == [0.2, 0.8]
     assert shares.tolist() == pytest.approx([2 / 3, 1.0])
     assert ecdf_at([0.2, 0.2, 0.8], [0.0, 0.2, 0.79, 0.8, 1.0]).tolist() == pytest.approx([0, 2 / 3, 2 / 3, 1, 1])
-    assert ecdf([]) [0].tolist() == []
+    assert ecdf([])[0].tolist() == []
 
 
 def test_shapes_are_checked():

@@ -201,9 +201,7 @@ def test_wrong_first_models_are_caught(shape):
 
 @pytest.mark.parametrize("home", [[0], [0, 0, 0, 0, 0, 7], [-1] * 6])
 def test_wrong_homes_are_caught(home):
-    broken = Stateful(
-        lambda m, ids, view, rng: (Plan(()), m), after=lambda memory, seen: (seen.models, np.array(home), memory)
-    )
+    broken = Stateful(lambda m, ids, view, rng: (Plan(()), m), after=lambda memory, seen: (seen.models, np.array(home), memory))
     with pytest.raises(RunError, match="left a client without a model"):
         list(run(settled(Stage("mine", broken), min_ok=0)))
 
