@@ -6,7 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -113,8 +113,20 @@ class Alone:
         return out
 
     def train(self, tasks: Sequence[TrainTask], models: Params, out: Params) -> list[Reply]:
-        """Train every task in turn, parameters into the rows of ``out``."""
-        return [self._train_one(task, models, out[i]) for i, task in enumerate(tasks)]
+        """Train every task in turn, or all of them together, parameters into the rows of ``out``."""
+        linear = self._trainer.linear
+        if linear is None or len({task.job for task in tasks}) != 1:
+            return [self._train_one(task, models, out[i]) for i, task in enumerate(tasks)]
+        members, replies = {}, [Reply(None)] * len(tasks)
+        for i, task in enumerate(tasks):
+            try:
+                member = self._trainer.member(task.client, models[task.start], out[i], task.job, task.seed, task.round)
+                members[i] = replace(member, correction=task.correction)
+            except Exception as error:  # a sick client costs one update, not the round
+                replies[i] = Reply(None, failure=first_line(error))
+        for i, result in zip(members, linear.train(list(members.values()), tasks[0].job), strict=True):
+            replies[i] = Reply(out[i], *result)
+        return replies
 
     def _train_one(self, task: TrainTask, models: Params, out: Params) -> Reply:
         try:

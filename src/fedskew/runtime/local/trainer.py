@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from torch.nn import functional as F
 
 from fedskew.runtime.local.allocator import tune_allocator
 from fedskew.runtime.local.flat import FlatModule, seeded
-from fedskew.runtime.local.step import Step, step_for
+from fedskew.runtime.local.linear import MAX_FEATURES, MAX_NUMBERS, LinearTrainer, Member
+from fedskew.runtime.local.step import Step, linear_layers, step_for
 from fedskew.runtime.local.store import Store
 from fedskew.streams import seed_for, stream
 from fedskew.types import Ints, LocalJob, Params
@@ -75,6 +77,26 @@ class Trainer:
         self._train = Examples(store.x, store.y, store.mean, store.std)
         self._test = Examples(store.x_test, store.y_test, store.mean, store.std)
         self.model = FlatModule(factory, seed)
+        self._linear: LinearTrainer | None = None
+
+    @property
+    def linear(self) -> LinearTrainer | None:
+        """Who trains many clients at once, if the model is one linear layer on small examples; else None."""
+        if self._linear is None and fits_linear(self.model.module, self.store):
+            numbers = [
+                self._train.batch(self._train.take(np.arange(i, min(i + GATHER, len(self.store.y))))[0]).flatten(1).numpy()
+                for i in range(0, len(self.store.y), GATHER)
+            ]
+            self._linear = LinearTrainer(np.concatenate(numbers), np.asarray(self.store.y), self.store.num_classes)
+        return self._linear
+
+    def member(self, client: int, params: Params, out: Params, job: LocalJob, seed: int, round: int) -> Member:
+        """One client of a group of :class:`LinearTrainer`."""
+        rng = stream(seed, "batch", client, round)
+        rows = draw_rows(self.store.rows(client, "train"), job.max_examples, rng)
+        if not len(rows):
+            raise ValueError("client has no examples")
+        return Member(params, out, rows, rng)
 
     def initial(self, seed: int, out: Params) -> None:
         """Build the model anew and hand out its first parameters."""
@@ -93,10 +115,10 @@ class Trainer:
     ) -> tuple[float, float, int, int]:
         """Train one client; returns (loss, seconds, steps, examples)."""
         began = time.perf_counter()
-        rng = stream(seed, "batch", client, round)
-        rows = draw_rows(self.store.rows(client, "train"), job.max_examples, rng)
-        if not len(rows):
-            raise ValueError("client has no examples")
+        member = self.member(client, params, out, job, seed, round)
+        if self.linear is not None:
+            return self.linear.train([replace(member, correction=correction)], job)[0]
+        rng, rows = member.rng, member.rows
         self.model.read(params)
         loss = self._mean_loss(rows) if job.report_loss == "start" else float("nan")
         with seeded(seed_for(seed, "dropout", client, round)):
@@ -166,6 +188,15 @@ class Trainer:
                 losses[begin : begin + GATHER] = F.cross_entropy(logits, labels, reduction="none").numpy()
                 correct[begin : begin + GATHER] = (logits.argmax(1) == labels).numpy()
         return losses, correct
+
+
+def fits_linear(module: nn.Module, store: Store) -> bool:
+    """Whether :class:`LinearTrainer` can do the work: one linear layer, examples that are few numbers each."""
+    layers = linear_layers(module)
+    if layers is None or len(layers) != 1 or (store.x.dtype.kind in "iu" and store.x.dtype != np.uint8):
+        return False
+    features = int(np.prod(store.x.shape[1:], dtype=np.int64))
+    return features == layers[0].in_features and features <= MAX_FEATURES and store.x.size <= MAX_NUMBERS
 
 
 def last_linear(module: nn.Module) -> nn.Linear:
