@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedskew.runtime.local.step import ADAM_BETAS, ADAM_EPS
-from fedskew.types import Ints, LocalJob, Params
+from fedskew.types import Bools, Floats, Ints, LocalJob, Params
 
 MAX_FEATURES = 256  # wider examples keep the matrix products of one client busy by themselves
 MAX_NUMBERS = 1 << 25  # of the scaled copy of all examples, 128 MB
@@ -39,10 +39,18 @@ class Member:
 
 
 class LinearTrainer:
-    """Trains ``softmax(x W' + b)`` on examples (N, F) that are scaled already."""
+    """Trains and scores ``softmax(x W' + b)`` on examples (N, F) that are scaled already."""
 
     def __init__(self, x: Params, y: Ints, num_classes: int) -> None:
-        self._x, self._y, self._classes = np.ascontiguousarray(x, np.float32), np.asarray(y), num_classes
+        # A column of ones makes the bias one more weight: no sum, no addition and no copy of its own in every step.
+        self._x = np.concatenate([np.asarray(x, np.float32), np.ones((len(x), 1), np.float32)], axis=1)
+        self._y, self._classes = np.asarray(y), num_classes
+
+    def _inside(self, params: Params) -> Params:
+        """Flat models (n, D), weight rows then bias, as (n, C, F + 1)."""
+        edge = self._classes * (self._x.shape[1] - 1)
+        weight = params[:, :edge].reshape(len(params), self._classes, -1)
+        return np.concatenate([weight, params[:, edge:, None]], axis=2)
 
     def train(self, members: Sequence[Member], job: LocalJob) -> list[Result]:
         """Train every member from its own model; results in their order."""
@@ -52,60 +60,64 @@ class LinearTrainer:
             began = time.perf_counter()
             chosen = [members[i] for i in group]
             start = [self._mean_loss(m.params, m.rows) for m in chosen] if job.report_loss == "start" else None
-            trained, losses = self._descend(chosen, [batches[i] for i in group], job)
+            losses = self._descend(chosen, [batches[i] for i in group], job)
             per_step = (time.perf_counter() - began) / sum(len(batches[i]) for i in group)
             for place, i in enumerate(group):
-                members[i].out[:] = trained[place]
                 loss = losses[place] / (len(members[i].rows) * job.epochs)
                 if job.report_loss != "train":
-                    loss = start[place] if start is not None else self._mean_loss(trained[place], members[i].rows)
+                    loss = start[place] if start is not None else self._mean_loss(members[i].out, members[i].rows)
                 results[i] = float(loss), per_step * len(batches[i]), len(batches[i]), len(members[i].rows)
         return [result for result in results if result is not None]
 
-    def _descend(self, members: Sequence[Member], batches: Sequence[Ints], job: LocalJob) -> tuple[Params, Params]:
-        """Models (g, D) after all steps and the sum of every member's batch losses; members come longest first."""
-        classes, features = self._classes, self._x.shape[1]
-        edge = classes * features
-        models = np.stack([member.params for member in members])
-        weight, bias = models[:, :edge].reshape(-1, classes, features), models[:, edge:]
-        update = _Update(models, job, [member.correction for member in members])
-        gradient = np.empty_like(models)
-        totals = np.zeros(len(members))
-        every = np.arange(classes)[:, None]
-        for n, rows, share in _steps(batches, job.batch):
-            x = self._x.take(rows.ravel(), axis=0).reshape(n, job.batch, features)
-            truth = self._y.take(rows)[:, None, :] == every  # (n, C, B)
-            logits = np.matmul(weight[:n], x.transpose(0, 2, 1))
-            logits += bias[:n, :, None]
+    def _descend(self, members: Sequence[Member], batches: Sequence[Ints], job: LocalJob) -> Floats:
+        """Write every member's model after all steps to its ``out``; (g,) sums of losses. Members come longest first."""
+        models = self._inside(np.stack([member.params for member in members]))
+        added = None
+        if any(member.correction is not None for member in members):
+            nothing = np.zeros_like(members[0].params)
+            added = self._inside(np.stack([nothing if m.correction is None else m.correction for m in members]))
+        update = _Update(models, job, added)
+        places = _lay_out(batches, job.batch)
+        labels, every = self._y.take(places.rows)[:, :, None, :], np.arange(self._classes)[:, None]
+        right = np.ones(places.rows.shape, np.float32)  # the probability each example's own class had
+        width = self._x.shape[1]
+        for step, n in enumerate(places.left):
+            x = self._x.take(places.rows[step, :n].ravel(), axis=0).reshape(n, job.batch, width)
+            truth = labels[step, :n] == every  # (n, C, B)
+            logits = np.matmul(models[:n], x.transpose(0, 2, 1))
             logits -= logits.max(axis=1, keepdims=True)
             np.exp(logits, out=logits)
             logits /= logits.sum(axis=1, keepdims=True)
-            right = np.maximum((logits * truth).sum(axis=1), np.float32(1e-38))
-            totals[:n] -= (np.log(right) * (share > 0)).sum(axis=1)
+            (logits * truth).sum(axis=1, out=right[step, :n])
             logits -= truth
-            logits *= share[:, None, :]
-            gradient[:n, :edge] = np.matmul(logits, x).reshape(n, edge)
-            gradient[:n, edge:] = logits.sum(axis=2)
-            update(gradient[:n], n)
-        return models, np.asarray(totals, np.float64)
+            logits *= places.share[step, :n, None]
+            update(np.matmul(logits, x), n)
+        np.maximum(right, np.float32(1e-38), out=right)
+        np.log(right, out=right)
+        right *= places.share > 0
+        for member, trained in zip(members, models, strict=True):
+            member.out[:] = np.concatenate([trained[:, :-1].ravel(), trained[:, -1]])
+        return np.asarray(-right.sum(axis=2).sum(axis=0, dtype=np.float64))
+
+    def score(self, params: Params, rows: Ints) -> tuple[Params, Bools]:
+        """Loss and correctness of every one of these examples under a model."""
+        labels = self._y[rows]
+        logits = self._inside(params[None])[0] @ self._x.take(rows, axis=0).T  # (C, n): sums over classes run along memory
+        logits -= logits.max(axis=0)
+        own, right = logits[labels, np.arange(len(rows))], logits.argmax(axis=0) == labels
+        np.exp(logits, out=logits)
+        return np.log(logits.sum(axis=0)) - own, right
 
     def _mean_loss(self, params: Params, rows: Ints) -> float:
-        edge = self._classes * self._x.shape[1]
-        logits = self._x[rows] @ params[:edge].reshape(self._classes, -1).T + params[edge:]
-        logits -= logits.max(axis=1, keepdims=True)
-        own = logits[np.arange(len(rows)), self._y[rows]]
-        return float((np.log(np.exp(logits).sum(axis=1)) - own).mean())
+        return float(self.score(params, rows)[0].mean())
 
 
 class _Update:
     """One optimiser step for the first n models of a group, in the order of ``AutogradStep``."""
 
-    def __init__(self, models: Params, job: LocalJob, corrections: Sequence[Params | None]) -> None:
-        self._models, self._job, self._taken = models, job, 0
+    def __init__(self, models: Params, job: LocalJob, added: Params | None) -> None:
+        self._models, self._job, self._added, self._taken = models, job, added, 0
         self._received = models.copy() if job.prox_mu else None
-        corrected = any(c is not None for c in corrections)
-        nothing = np.zeros(models.shape[1], np.float32)
-        self._added = np.stack([nothing if c is None else c for c in corrections]) if corrected else None
         remembers = job.momentum or job.optimizer == "adam"
         self._first = np.zeros_like(models) if remembers else models[:0]
         self._second = np.zeros_like(models) if job.optimizer == "adam" else models[:0]
@@ -114,7 +126,7 @@ class _Update:
         job, models = self._job, self._models[:n]
         self._taken += 1
         if job.clip_norm:
-            norms = np.sqrt(np.square(gradient).sum(axis=1, keepdims=True))
+            norms = np.sqrt(np.square(gradient).sum(axis=(1, 2), keepdims=True))
             gradient *= np.minimum(np.float32(job.clip_norm) / np.maximum(norms, np.float32(1e-12)), np.float32(1))
         if self._added is not None:
             gradient += self._added[:n]
@@ -134,18 +146,19 @@ class _Update:
             models -= gradient
 
     def _adam(self, gradient: Params, models: Params, n: int) -> None:
+        """Adam with both means kept without their factor 1 - beta, which goes into the two constants instead."""
         (beta1, beta2), t = ADAM_BETAS, self._taken
         first, second = self._first[:n], self._second[:n]
-        first += np.float32(1 - beta1) * (gradient - first)
-        second *= np.float32(beta2)
+        first *= np.float32(beta1)
+        first += gradient
         gradient *= gradient
-        gradient *= np.float32(1 - beta2)
+        second *= np.float32(beta2)
         second += gradient
         scale = np.sqrt(second, out=gradient)
-        scale /= np.float32((1 - beta2**t) ** 0.5)
+        scale *= np.float32(((1 - beta2) / (1 - beta2**t)) ** 0.5)
         scale += np.float32(ADAM_EPS)
         np.divide(first, scale, out=scale)
-        scale *= np.float32(self._job.lr / (1 - beta1**t))
+        scale *= np.float32(self._job.lr * (1 - beta1) / (1 - beta1**t))
         models -= scale
 
 
@@ -168,18 +181,21 @@ def _groups(steps: Sequence[int], batch: int) -> Iterator[list[int]]:
         order = order[fits:]
 
 
-def _steps(batches: Sequence[Ints], batch: int) -> Iterator[tuple[int, Ints, Params]]:
-    """(members left, their rows (n, B), the share of each row in its batch's mean (n, B)), step after step."""
+@dataclass(frozen=True)
+class _Places:
+    """Which example stands where: step, member, place in the batch."""
+
+    rows: Ints  # (T, g, B); padding repeats example 0
+    share: Params  # (T, g, B) weight of each place in its batch's mean, 0 for padding
+    left: list[int]  # (T,) members that still train
+
+
+def _lay_out(batches: Sequence[Ints], batch: int) -> _Places:
     lengths = np.array([len(b) for b in batches])
     rows = np.full((lengths.max(), len(batches), batch), -1, np.int64)
     for member, own in enumerate(batches):
         rows[: len(own), member] = own
-    used = (rows >= 0).sum(axis=2)
-    # row u of the table: 1 / u for the first u places, 0 behind them; padding repeats example 0 with share 0
-    table = (
-        np.tril(np.ones((batch + 1, batch), np.float32), -1) / np.maximum(np.arange(batch + 1, dtype=np.float32), 1)[:, None]
-    )
-    np.maximum(rows, 0, out=rows)
+    taken = rows >= 0
+    share = taken / np.maximum(taken.sum(axis=2, keepdims=True), 1).astype(np.float32)
     left = (lengths[:, None] > np.arange(lengths.max())).sum(axis=0).tolist()
-    for step, n in enumerate(left):
-        yield n, rows[step, :n], table[used[step, :n]]
+    return _Places(np.maximum(rows, 0), share.astype(np.float32, copy=False), left)

@@ -77,18 +77,20 @@ class Trainer:
         self._train = Examples(store.x, store.y, store.mean, store.std)
         self._test = Examples(store.x_test, store.y_test, store.mean, store.std)
         self.model = FlatModule(factory, seed)
-        self._linear: LinearTrainer | None = None
+        self._linear: dict[str, LinearTrainer] = {}
 
     @property
     def linear(self) -> LinearTrainer | None:
         """Who trains many clients at once, if the model is one linear layer on small examples; else None."""
-        if self._linear is None and fits_linear(self.model.module, self.store):
-            numbers = [
-                self._train.batch(self._train.take(np.arange(i, min(i + GATHER, len(self.store.y))))[0]).flatten(1).numpy()
-                for i in range(0, len(self.store.y), GATHER)
-            ]
-            self._linear = LinearTrainer(np.concatenate(numbers), np.asarray(self.store.y), self.store.num_classes)
-        return self._linear
+        return self._linear_on("train")
+
+    def _linear_on(self, which: str) -> LinearTrainer | None:
+        if which not in self._linear and fits_linear(self.model.module, self.store):
+            examples, labels = (self._test, self.store.y_test) if which == "test" else (self._train, self.store.y)
+            pieces = [np.arange(i, min(i + GATHER, len(labels))) for i in range(0, len(labels), GATHER)]
+            scaled = [examples.batch(examples.take(rows)[0]).flatten(1).numpy() for rows in pieces]
+            self._linear[which] = LinearTrainer(np.concatenate(scaled), np.asarray(labels), self.store.num_classes)
+        return self._linear.get(which)
 
     def member(self, client: int, params: Params, out: Params, job: LocalJob, seed: int, round: int) -> Member:
         """One client of a group of :class:`LinearTrainer`."""
@@ -158,6 +160,9 @@ class Trainer:
 
     def score(self, params: Params, which: str, rows: Ints) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Loss and correctness of every example of ``rows`` under a model."""
+        linear = self._linear_on(which) if len(rows) else None
+        if linear is not None:
+            return linear.score(params, rows)
         self.model.read(params)
         return self._score(self._test if which == "test" else self._train, rows)
 
