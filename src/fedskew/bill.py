@@ -19,7 +19,7 @@ from fedskew.accounting.energy import modelled_joules
 from fedskew.accounting.links import FORWARD_SHARE, Links, compute_seconds
 from fedskew.accounting.traffic import COUNT_BYTES, LOSS_BYTES
 from fedskew.method import Setting
-from fedskew.types import Answer, AskLoss, AskTrial, AskUpdates, Chain, Cost, LocalJob, Plan, Stateful
+from fedskew.types import Answer, AskLoss, AskShares, AskSlots, AskTrial, AskUpdates, Chain, Cost, LocalJob, Plan, Stateful
 from fedskew.waves import Runner
 
 NOTHING = Cost(0.0, 0.0, 0.0)
@@ -56,7 +56,8 @@ def round_cost(
     passes = _passes(setting, trained.clients, setting.method.job_at(round), known)
     size = setting.description.layout.bytes * (1 + _extra_models(setting))
     holding = () if setting.method.resend else holders
-    training = _cost(setting, trained, passes, down=size, up=size, silent=silent, holders=holding)
+    down, up = size * plan.models_down, size * plan.models_up
+    training = _cost(setting, trained, passes, down=down, up=up, silent=silent, holders=holding)
     return sum((_answer_cost(setting, answer, round) for answer in answers), training)
 
 
@@ -66,6 +67,8 @@ def _answer_cost(setting: Setting, answer: Answer, round: int) -> Cost:
     clients = [int(c) for c in ask.clients]
     if isinstance(ask, AskLoss):
         return _look(setting, clients, ask.max_examples)
+    if isinstance(ask, AskSlots | AskShares):
+        return _look(setting, clients, 0, models=len(ask.slots))
     passes = _passes(setting, clients, setting.method.job_at(round))
     if isinstance(ask, AskUpdates):
         silent = {c for c, row in zip(clients, answer.values, strict=True) if np.isnan(row).all()}
@@ -77,12 +80,12 @@ def _answer_cost(setting: Setting, answer: Answer, round: int) -> Cost:
     return NOTHING
 
 
-def _look(setting: Setting, clients: Iterable[int], max_examples: int) -> Cost:
-    """Everyone evaluates the present model on its own data and reports one number."""
+def _look(setting: Setting, clients: Iterable[int], max_examples: int, models: int = 1) -> Cost:
+    """Everyone evaluates so many models on its own data and reports one number for each."""
     sizes = setting.description.population.num_examples
-    passes = {c: FORWARD_SHARE * min(int(sizes[c]), max_examples or int(sizes[c])) for c in clients}
-    model = setting.description.layout.bytes
-    return _cost(setting, _parallel(passes), passes, down=model, up=LOSS_BYTES, trains=False)
+    passes = {c: models * FORWARD_SHARE * min(int(sizes[c]), max_examples or int(sizes[c])) for c in clients}
+    down = models * setting.description.layout.bytes
+    return _cost(setting, _parallel(passes), passes, down=down, up=models * LOSS_BYTES, trains=False)
 
 
 def _cost(
@@ -102,18 +105,19 @@ def _cost(
     passes = {c: passes.get(c, 0.0) for c in clients}
     ordinary = _passes(setting, clients, replace(setting.method.job, report_loss="train"))
     compute = compute_seconds(population, tariff, passes, ordinary, trains=trains)
-    arrival = links.down(clients, down, holders=holders) if down else dict.fromkeys(clients, 0.0)
+    nothing = dict.fromkeys(clients, 0.0)
+    arrival = links.down(clients, down, holders=holders) if down else nothing
     errand = Errand(
         plan=plan,
         compute=compute,
         down=arrival,
-        up=links.up(clients, up),
+        up=links.up(clients, up) if up else nothing,
         hop=links.hop(clients, up),
         silent=silent,
         shared_uplink=tariff.shared_uplink,
         patience_seconds=tariff.patience_seconds,
     )
-    joules = modelled_joules(population, compute, _sending(plan, links, up, silent))
+    joules = modelled_joules(population, compute, _sending(plan, links, up, silent) if up else {})
     return Cost(elapsed(errand), joules, float(sum(passes.values())))
 
 

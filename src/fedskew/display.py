@@ -17,7 +17,17 @@ from fedskew.accounting.targets import target_row
 from fedskew.accounting.traffic import total_bytes
 from fedskew.types import RoundRecord
 
-NO_ROOM = {"records", "last 5", "best", "seconds", "MB to target", "simulated s to target", "Wh to target"}
+NO_ROOM = {
+    "records",
+    "last 5",
+    "best",
+    "AD ± SDAD",
+    "worst 10 %",
+    "seconds",
+    "MB to target",
+    "simulated s to target",
+    "Wh to target",
+}
 """What the 80 columns of a table of several runs have no room for; all of it is in --json."""
 
 
@@ -55,8 +65,9 @@ class RunProgress:
 
     def advance(self, number: int, record: RoundRecord) -> None:
         """A round of run ``number`` has ended."""
-        if not math.isnan(record.accuracy):
-            self._accuracy[number] = record.accuracy
+        measured = record.client_accuracy if math.isnan(record.accuracy) else record.accuracy
+        if not math.isnan(measured):
+            self._accuracy[number] = measured
         self._bytes[number] += sum(total_bytes(record.transfers, way) for way in ("down", "up", "d2d"))
         facts = f"accuracy {self._accuracy[number]:.3f}  {self._bytes[number] / 1e6:.1f} MB"
         self._progress.update(self._task(number), completed=record.round, facts=facts)
@@ -84,9 +95,10 @@ def _facts(s: Mapping[str, Any]) -> dict[str, str]:
     return {
         "recipe": escape(s["name"]),
         "seed": str(s["seed"]),
-        "final accuracy": f"{s['final_accuracy']:.4f}",
-        "best": f"{s['best_accuracy']:.4f}",
-        "last 5": f"{s['last5_accuracy']:.4f}",
+        "final accuracy": _share(s["final_accuracy"]),
+        "best": _share(s["best_accuracy"]),
+        "last 5": _share(s["last5_accuracy"]),
+        **_client_facts(s.get("client_accuracy")),
         "rounds": str(s["rounds"]),
         "MB down": f"{s['bytes_down'] / 1e6:.2f}",
         "MB up": f"{s['bytes_up'] / 1e6:.2f}",
@@ -96,6 +108,22 @@ def _facts(s: Mapping[str, Any]) -> dict[str, str]:
         "failures": str(s["failures"]),
         **(target_row(s["to_target"]) if "to_target" in s else {}),
         "records": escape(s["out"] or ""),
+    }
+
+
+def _share(value: float | None) -> str:
+    """A dash where there is no such figure: several models have no global accuracy."""
+    return "-" if value is None or math.isnan(value) else f"{value:.4f}"
+
+
+def _client_facts(figures: Mapping[str, Any] | None) -> dict[str, str]:
+    """What clients have of it on their own test sets."""
+    if figures is None:
+        return {"at clients": "-", "AD ± SDAD": "-", "worst 10 %": "-"}
+    return {
+        "at clients": _share(figures["weighted"]),
+        "AD ± SDAD": f"{_share(figures['ad'])} ± {_share(figures['sdad'])}",
+        "worst 10 %": _share(figures["worst10"]),
     }
 
 

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from fedskew import data as datasets
 from fedskew import models
 from fedskew.accounting.energy import meter_for, watt_hours
+from fedskew.accounting.fairness import Fairness, fairness
 from fedskew.accounting.targets import Plateau, ToTarget, to_plateau, to_target
 from fedskew.accounting.traffic import total_bytes
 from fedskew.data import Dataset, Shards, build_shards, from_arrays, from_client_ids, from_torch
@@ -64,8 +65,18 @@ class Run:
 
     @property
     def evaluations(self) -> list[tuple[int, float]]:
-        """(round, accuracy) wherever it was measured."""
+        """(round, accuracy) of the global model on the central test set, wherever it was measured."""
         return [(r.round, r.accuracy) for r in self.rounds if not np.isnan(r.accuracy)]
+
+    @property
+    def client_evaluations(self) -> list[tuple[int, float]]:
+        """(round, accuracy) of the clients' own models on their own test sets, weighted by test examples."""
+        return [(r.round, r.client_accuracy) for r in self.rounds if not np.isnan(r.client_accuracy)]
+
+    @property
+    def fairness(self) -> Fairness | None:
+        """How the final models serve the clients' own test sets; None if clients have none."""
+        return fairness(self.clients["accuracy"], self.clients["test_examples"]) if "accuracy" in self.clients else None
 
     def state_dict(self, slot: int = 0) -> dict[str, Params]:
         """The final model as named arrays, ready for ``module.load_state_dict`` after ``torch.from_numpy``."""
@@ -85,8 +96,10 @@ class Run:
         return sum(r.cost.joules if np.isnan(r.measured_joules) else r.measured_joules for r in self.rounds)
 
     def summary(self) -> dict[str, Any]:
-        """The numbers that ``fedskew run --json`` prints."""
-        accuracies = [accuracy for _, accuracy in self.evaluations]
+        """The numbers that ``fedskew run --json`` prints. A method with several models has no global accuracy: nan."""
+        one_model = not np.isnan(self.rounds[-1].accuracy)
+        accuracies = [accuracy for _, accuracy in self.evaluations] if one_model else [float("nan")]
+        clients = self.fairness
         transfers = [t for r in self.rounds for t in r.transfers]
         return {
             "name": self.recipe["name"],
@@ -95,6 +108,8 @@ class Run:
             "last5_accuracy": float(np.mean(accuracies[-5:])),
             "best_accuracy": max(accuracies),
             "final_loss": self.rounds[-1].test_loss,
+            "models": len(self.models),
+            "client_accuracy": None if clients is None else clients.as_dict(),
             "rounds": self.rounds[-1].round,
             "bytes_down": total_bytes(transfers, "down"),
             "bytes_up": total_bytes(transfers, "up"),

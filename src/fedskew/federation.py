@@ -20,9 +20,11 @@ from fedskew.accounting.traffic import histogram_transfers, model_transfers, rep
 from fedskew.bill import preparation_cost, round_cost
 from fedskew.devices import simulated_seconds
 from fedskew.errors import RecipeError, RoundFailed, RunError
+from fedskew.evaluation import Evaluation, evaluate
 from fedskew.method import Method, Setting, Stage
 from fedskew.probe import head_shape, head_slices, head_updates, silent_at_probe
-from fedskew.questions import answer, plausible
+from fedskew.questions import MAX_QUESTIONS, answer, plausible
+from fedskew.slots import begin_models, look_after, plan_round
 from fedskew.streams import stream
 from fedskew.types import (
     Answer,
@@ -44,12 +46,9 @@ from fedskew.types import (
     View,
     needs_of,
 )
-from fedskew.waves import Runner, merge_slots, score_clients, train_plan
+from fedskew.waves import Runner, merge_slots, train_plan
 
 __all__ = ["Method", "Setting", "Stage", "play_round", "prepare", "run", "settle"]
-
-MAX_QUESTIONS = 8  # a rule that still asks then is broken
-
 
 # ---------------------------------------------------------------- before the first round
 
@@ -66,7 +65,7 @@ def prepare(setting: Setting) -> tuple[State, RoundRecord]:
     began = time.perf_counter()
     population = setting.description.population
     state = State(
-        models=setting.initial[None],
+        models=begin_models(setting),
         round=0,
         seed=setting.seed,
         loss=np.full(population.size, np.nan),
@@ -74,9 +73,9 @@ def prepare(setting: Setting) -> tuple[State, RoundRecord]:
         last_selected=np.zeros(population.size, np.int64),
     )
     state, transfers, failures = _measure(setting, state)
-    accuracy, test_loss = evaluate(setting, state)
-    cost = preparation_cost(setting, failures)
-    return state, RoundRecord(0, (), {}, failures, transfers, accuracy, test_loss, time.perf_counter() - began, {}, cost)
+    state, found = evaluate(setting, state)
+    record = _record(state, Plan(()), (), transfers, found, began, preparation_cost(setting, failures))
+    return state, replace(record, failures=failures)
 
 
 def _measure(setting: Setting, state: State) -> tuple[State, tuple[Transfer, ...], dict[int, str]]:
@@ -116,22 +115,22 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     memory = dict(state.memory)
     choice = select(setting, state, t)
     state, memory["selection"] = choice.state, choice.memory
-    plan, memory["procedure"] = method.procedure(
-        choice.ids, choice.view, stream(setting.seed, "procedure", t), memory=memory.get("procedure", {})
-    )
-    plan = _checked_plan(plan, view=choice.view, rule=method.procedure.name)
-    models = _with_slots(state.models, setting.initial, plan)
-    runners = train_plan(setting, plan, models, t, memory.get("aggregation", {}), statistics=memory.get("bn"))
+    planned = plan_round(setting, state, choice.ids, choice.view)
+    plan = _checked_plan(planned.plan, view=choice.view, rule=method.procedure.name)
+    before = _with_slots(state.models, setting.initial, plan)
+    kept = memory.get("bn")
+    runners = train_plan(setting, plan, before, t, memory.get("aggregation", {}), steering=planned.memory, statistics=kept)
     if method.bn == "local":
-        memory["bn"] = {**memory.get("bn", {}), **{c: kept for r in runners for c, kept in r.statistics.items()}}
+        memory["bn"] = {**(kept or {}), **{c: own for r in runners for c, own in r.statistics.items()}}
     _check_enough(setting, runners, t)
-    models, memory["aggregation"] = merge_slots(setting, plan, models, runners, memory.get("aggregation", {}), t)
+    models, memory["aggregation"] = merge_slots(setting, plan, before, runners, memory.get("aggregation", {}), t)
     memory["selection"] = learn(setting, runners, t, memory["selection"])
-    state = _remember(setting, state, plan, models, runners, memory)
-    accuracy, test_loss = evaluate(setting, state) if _evaluates(method, t) else (float("nan"), float("nan"))
-    transfers = choice.transfers + round_transfers(setting, plan, runners, choice.holders)
-    cost = round_cost(setting, plan, runners, choice.view.answers, choice.holders, t)
-    return state, _record(state, plan, runners, transfers, accuracy, test_loss, began, cost)
+    models, home, memory["procedure"] = look_after(setting, state, plan, before, models, runners, planned.memory)
+    state, found = evaluate(setting, _remember(setting, state, home, models, runners, memory))
+    holders = choice.holders | planned.holders
+    transfers = choice.transfers + planned.transfers + round_transfers(setting, plan, runners, holders)
+    cost = round_cost(setting, plan, runners, choice.view.answers + planned.answers, holders, t)
+    return state, _record(state, plan, runners, transfers, found, began, cost)
 
 
 @dataclass(frozen=True)
@@ -260,7 +259,7 @@ def _layer_of(delta: Params, layout: Layout, num_classes: int, layer: str) -> Pa
 def _remember(
     setting: Setting,
     state: State,
-    plan: Plan,
+    home: Ints | None,
     models: Params,
     runners: Sequence[Runner],
     memory: Mapping[str, Memory],
@@ -278,25 +277,9 @@ def _remember(
         loss=loss,
         times_selected=times,
         last_selected=last,
-        home=state.home if plan.home is None else plan.home,
+        home=home,
         memory=memory,
     )
-
-
-def _evaluates(method: Method, round: int) -> bool:
-    return round == method.rounds or (method.evaluate_every > 0 and round % method.evaluate_every == 0)
-
-
-def evaluate(setting: Setting, state: State) -> tuple[float, float]:
-    """Accuracy and loss: of the one model on the central test set, or of each client's model on its own test set."""
-    if len(state.models) == 1:
-        scores = setting.runtime.evaluate(state.models)
-        return float(scores.accuracy[0]), float(scores.loss[0])
-    clients = range(setting.description.population.size)
-    home = np.zeros(len(clients), np.int64) if state.home is None else state.home
-    scores = score_clients(setting, state, clients, state.models, home, "test")
-    weight = scores.num_examples / max(1, scores.num_examples.sum())
-    return float(np.nansum(weight * scores.accuracy)), float(np.nansum(weight * scores.loss))
 
 
 def round_transfers(setting: Setting, plan: Plan, runners: Sequence[Runner], holders: frozenset[int]) -> tuple[Transfer, ...]:
@@ -329,8 +312,7 @@ def _record(
     plan: Plan,
     runners: Sequence[Runner],
     transfers: tuple[Transfer, ...],
-    accuracy: float,
-    test_loss: float,
+    found: Evaluation,
     began: float,
     cost: Cost,
 ) -> RoundRecord:
@@ -343,11 +325,13 @@ def _record(
         loss=joined("loss"),
         failures=joined("failures"),
         transfers=transfers,
-        accuracy=accuracy,
-        test_loss=test_loss,
+        accuracy=found.accuracy,
+        test_loss=found.loss,
         seconds=time.perf_counter() - began,
         client_seconds=joined("seconds"),
         cost=cost,
+        client_accuracy=found.client_accuracy,
+        client_loss=found.client_loss,
     )
 
 

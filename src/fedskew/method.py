@@ -56,6 +56,7 @@ class Method:
     rounds: int = 10
     clients_per_round: int = 10
     evaluate_every: int = 1  # rounds; 0 = only before the first and after the last
+    evaluate_clients_every: int = 0  # rounds; one global model at every client; 0 = never (clients are tested at the very end)
     min_ok: int = 1  # fewer usable replies than this end the run
     resend: bool = False  # charge a second download to clients that hold the model already, as some papers do
     tariff: Tariff = field(default_factory=Tariff)  # how simulated time is charged

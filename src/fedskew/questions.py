@@ -10,13 +10,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedskew.accounting.traffic import loss_transfers, probe_transfers
+from fedskew.accounting.traffic import loss_transfers, probe_transfers, slot_transfers
 from fedskew.method import Setting
 from fedskew.probe import head_slices
 from fedskew.types import (
     Answer,
     Ask,
     AskLoss,
+    AskShares,
+    AskSlots,
     AskTrial,
     AskUpdates,
     Chain,
@@ -29,6 +31,7 @@ from fedskew.types import (
 )
 from fedskew.waves import merge_slots, score_clients, train_plan
 
+MAX_QUESTIONS = 8  # a rule that still asks then is broken
 TRIAL_ROUNDS = 1 << 30  # batch orders of throw-away training: those of no real round
 
 
@@ -60,6 +63,11 @@ def answer(setting: Setting, state: State, ask: Ask, round: int) -> tuple[Answer
         updates, uploads, upload_bytes = _updates(setting, state, ask, round)
         charge = probe_transfers(len(ask.clients), uploads, size, upload_bytes=upload_bytes)
         return Answer(ask, updates), state, charge, set(ask.clients.tolist())
+    if isinstance(ask, AskSlots | AskShares):
+        charge = slot_transfers(len(ask.clients), len(ask.slots), size)
+        # Whoever compared the models holds them; METHODS 9.1 sends FedSoft's centres to its participants a second time.
+        reached = set(ask.clients.tolist()) if isinstance(ask, AskSlots) else set()
+        return Answer(ask, _compared(setting, state, ask)), state, charge, reached
     outcome, uploads = _trial(setting, state, ask, round)
     population = setting.description.population
     there = np.flatnonzero(setting.runtime.available(round) & (population.num_examples > 0))
@@ -75,6 +83,19 @@ def losses_at(setting: Setting, state: State, clients: Ints, models: Params, rou
     options = {"max_examples": max_examples, "seed": setting.seed, "round": round}
     scores = score_clients(setting, state, clients, models, home, "train", **options)
     return plausible(scores.loss, setting.description.num_classes)
+
+
+def slot_losses(setting: Setting, models: Params, clients: Ints, slots: Ints) -> Floats:
+    """(n, number of slots) plausible mean losses of these models on these clients' training data; nan: nothing to go by."""
+    n, s = len(clients), len(slots)
+    scores = setting.runtime.evaluate_clients(np.repeat(clients, s), models, np.tile(slots, n), "train")
+    return plausible(scores.loss.reshape(n, s), setting.description.num_classes)
+
+
+def _compared(setting: Setting, state: State, ask: AskSlots | AskShares) -> Floats:
+    if isinstance(ask, AskSlots):
+        return slot_losses(setting, state.models, ask.clients, ask.slots)
+    return setting.runtime.best_fit(ask.clients, state.models[ask.slots])
 
 
 def _updates(setting: Setting, state: State, ask: AskUpdates, round: int) -> tuple[Floats, int, int]:

@@ -74,6 +74,7 @@ class RunOptions:
     rounds: int = 20
     clients_per_round: int = 10
     evaluate_every: int = 1
+    evaluate_clients_every: int = 0  # the global model on every client's own test set; 0 = only after the last round
     min_ok: int = 1
     resend: bool = False  # charge a second download to clients that hold the model already, as some papers do
     checkpoint_seconds: float = 2.0  # at most this much work is repeated after a kill; 0 = every round
@@ -111,6 +112,7 @@ LIMITS: dict[str, tuple[float, float]] = {  # option -> smallest and largest leg
     "run.rounds": (0, 1e9),
     "run.clients_per_round": (1, 1e9),
     "run.evaluate_every": (0, 1e9),
+    "run.evaluate_clients_every": (0, 1e9),
     "run.min_ok": (0, 1e9),
     "run.checkpoint_seconds": (0, 1e9),
 }
@@ -392,17 +394,18 @@ def job_of(resolved: Mapping[str, Any]) -> LocalJob:
     """What clients do, as the selection and the server rule want it."""
     local = {key: value for key, value in resolved["local"].items() if key not in ("lr_decay", "bn")}
     local["report_loss"] = REPORTED_LOSS.get(resolved["selection"].get("loss_source", ""), local["report_loss"])
-    job, server = LocalJob(**local), find("aggregation", resolved["aggregation"]["use"])
-    if isinstance(server, Stateful) and server.job is not None:
-        job = server.job(job, **{key: value for key, value in resolved["aggregation"].items() if key != "use"})
+    job = LocalJob(**local)
+    for name in ("aggregation", "procedure"):
+        rule = find(name, resolved[name]["use"])
+        if isinstance(rule, Stateful) and rule.job is not None:
+            job = rule.job(job, **_options(resolved, name))
     return job
 
 
 def _stage(resolved: Mapping[str, Any], name: str) -> Stage | None:
     if name not in resolved:
         return None
-    options = {key: value for key, value in resolved[name].items() if key != "use"}
-    return Stage(resolved[name]["use"], find(name, resolved[name]["use"]), options)
+    return Stage(resolved[name]["use"], find(name, resolved[name]["use"]), _options(resolved, name))
 
 
 def fingerprint(resolved: Mapping[str, Any]) -> str:

@@ -112,6 +112,8 @@ def line_of(record: RoundRecord) -> str:
         "accuracy": record.accuracy,
         "test_loss": record.test_loss,
         "cost": list(dataclasses.astuple(record.cost)),
+        "client_accuracy": record.client_accuracy,
+        "client_loss": record.client_loss,
         "times": {"seconds": round(record.seconds, 6), "clients": {c: round(s, 6) for c, s in record.client_seconds.items()}},
     }
     if not math.isnan(record.measured_joules):
@@ -138,6 +140,8 @@ def record_of(line: str) -> RoundRecord:
         client_seconds={int(c): float(v) for c, v in raw["times"]["clients"].items()},
         cost=Cost(*(number(v) for v in raw.get("cost", ()))),
         measured_joules=number(raw["times"].get("joules")),
+        client_accuracy=number(raw.get("client_accuracy")),  # folders written before 0.1.0 was released have none
+        client_loss=number(raw.get("client_loss")),
     )
 
 

@@ -57,16 +57,19 @@ def train_plan(
     memory: Memory,
     *,
     job: LocalJob | None = None,
+    steering: Memory | None = None,
     statistics: Memory | None = None,
 ) -> list[Runner]:
     """Train the plan wave by wave. A client that fails mid-chain is skipped, or ends its chain (``plan.broken``).
 
+    ``memory`` is what the aggregation rule remembers, ``steering`` what the procedure does: both may correct gradients.
     ``statistics``: what each client keeps of BatchNorm (client -> buffers); it begins with those instead of the model's.
     """
     runners = [Runner(models[chain.slot]) for chain in plan.chains]
     job = job or setting.method.job_at(round)
-    rule = setting.method.selection.function
-    keep = isinstance(rule, Stateful) and rule.learn is not None
+    choosing, planning = setting.method.selection.function, setting.method.procedure.function
+    keep = isinstance(choosing, Stateful) and choosing.learn is not None
+    keep = keep or (isinstance(planning, Stateful) and planning.after is not None)
     for wave in plan.waves():
         live = [(i, client) for i, client in zip(wave.chains, wave.clients, strict=True) if not runners[i].dropped]
         starts, index = _starts(plan.chains, runners, models, [i for i, _ in live])
@@ -79,7 +82,7 @@ def train_plan(
             job,
             seed=setting.seed,
             round=round,
-            corrections=_corrections(setting, plan, live, memory),
+            corrections=_all_corrections(setting, plan, live, models, memory, steering or {}),
         )
         for row, (i, client) in enumerate(live):
             runners[i].take(client, replies, row, give_up=plan.broken == "drop")
@@ -88,6 +91,18 @@ def train_plan(
             if keep and client in runners[i].loss:
                 runners[i].received[client], runners[i].returned[client] = starts[index[row]], replies.params[row]
     return runners
+
+
+def _all_corrections(
+    setting: Setting, plan: Plan, live: Sequence[tuple[int, int]], models: Params, memory: Memory, steering: Memory
+) -> Params | None:
+    """What the aggregation rule and the procedure (FedSoft) have each client add to its gradients, together."""
+    server, rule = _corrections(setting, plan, live, memory), setting.method.procedure
+    if not isinstance(rule.function, Stateful) or rule.function.corrections is None or not live:
+        return server
+    weights, clients = setting.description.layout.num_weights, [client for _, client in live]
+    own = np.asarray(rule.function.corrections(steering, clients, models, weights, **rule.options), np.float32)
+    return own if server is None else own + server
 
 
 def _corrections(setting: Setting, plan: Plan, live: Sequence[tuple[int, int]], memory: Memory) -> Params | None:

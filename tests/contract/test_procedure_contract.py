@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
@@ -16,9 +17,10 @@ from fedskew.procedure import PROCEDURES
 from fedskew.recipe import check_options
 from fedskew.schema import options_of
 from fedskew.testing import World
-from fedskew.types import Plan, Stateful, View, needs_of
+from fedskew.types import Answer, Ask, AskShares, Plan, Stateful, View, needs_of
 
 SMALL = {"theta_classes": 2}  # worlds have 4 classes: theta = 8.5 cannot be reached there
+DRAWS_ITSELF = {"fedsoft"}  # by importance to each centre, instead of the selection
 SPECIAL: dict[str, list[dict[str, Any]]] = {
     "chains": [{"chains": 0, **SMALL}, {"chains": 0, "groups": "balanced", **SMALL}, {"chains": 3, "groups": "balanced"}],
     "adaptive": [{"dial": True, "refresh": 1, **SMALL}, {"pilot_rounds": 3, "required_loss": 0.5}],
@@ -40,6 +42,25 @@ def variants() -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
+def planned(stage: Stage, ids: Any, view: View, seed: int, memory: Any) -> tuple[Plan, Any]:
+    """The plan after all questions, each answered with a seeded guess (one client fails to answer)."""
+    for turn in range(5):
+        plan, memory = stage(ids, view, np.random.default_rng([seed, view.round, turn]), memory=memory)
+        if isinstance(plan, Plan):
+            return plan, memory
+        assert isinstance(plan, Ask)
+        guesses = np.random.default_rng([seed, 9]).random((len(plan.clients), len(plan.slots)))
+        if isinstance(plan, AskShares):
+            guesses /= guesses.sum(axis=1, keepdims=True)
+        guesses[1:2] = np.nan
+        view = replace(view, answers=(*view.answers, Answer(plan, guesses)))
+    raise AssertionError("asked five times")
+
+
+def facts(plan: Plan) -> tuple[Any, ...]:
+    return plan.chains, plan.relay, plan.broken, None if plan.home is None else plan.home.tolist()
+
+
 def plays(name: str, options: dict[str, Any], world: World) -> list[tuple[Plan, Any]]:
     """The plans of a few rounds and what was remembered; checks every promise on the way."""
     stage = Stage(name, PROCEDURES[name], options)
@@ -50,8 +71,11 @@ def plays(name: str, options: dict[str, Any], world: World) -> list[tuple[Plan, 
         view = View(round, world.budget, world.population(frozenset()), there, loss, last, last, world.signal, world.clustering)
         ids = np.random.default_rng(round).permutation(np.flatnonzero(there))[: world.budget]
         given_ids, given_memory = ids.copy(), copy.deepcopy(memory)
-        plan, remembered = stage(ids, view, np.random.default_rng([world.seed, round]), memory=memory)
-        assert sorted(plan.clients) == sorted(ids.tolist()), "not every client exactly once"
+        plan, remembered = planned(stage, ids, view, world.seed, memory)
+        if name not in DRAWS_ITSELF:
+            assert sorted(plan.clients) == sorted(ids.tolist()), "not every client exactly once"
+        assert len(set(plan.clients)) == len(plan.clients)
+        assert there[list(plan.clients)].all()
         assert all(chain.clients for chain in plan.chains), "a chain without clients"
         np.testing.assert_equal(ids, given_ids)
         np.testing.assert_equal(memory, given_memory)
@@ -78,7 +102,7 @@ worlds = st.builds(
 @given(world=worlds)
 def test_every_promise_in_any_world(name: str, options: dict[str, Any], world: World) -> None:
     first, again = plays(name, options, world), plays(name, options, world)
-    assert [plan for plan, _ in first] == [plan for plan, _ in again], "another plan from the same stream"
+    assert [facts(plan) for plan, _ in first] == [facts(plan) for plan, _ in again], "another plan from the same stream"
     np.testing.assert_equal([memory for _, memory in first], [memory for _, memory in again])
 
 

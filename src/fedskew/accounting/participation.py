@@ -58,7 +58,7 @@ def participation(
     )
 
 
-def jain(times: Ints) -> float:
+def jain(times: Ints | Floats) -> float:
     """(sum)^2 / (K * sum of squares).
 
     >>> jain(np.array([5, 5, 0, 0])), jain(np.array([1, 1]))

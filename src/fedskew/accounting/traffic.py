@@ -38,7 +38,11 @@ def model_transfers(
     relayed = sum(len(walk.asked) - len(walk.fresh) for walk in walks)  # each sent to one client, never to all
     answered = sum(client not in silent for walk in walks for client in walk.asked)
     down = Transfer("down", "model", (begun + again + relayed) * model_bytes, (len(shared) + again + relayed) * model_bytes)
-    return _nonzero([down, Transfer("up", "model", answered * model_bytes, answered * model_bytes)])
+    if plan.models_down != 1:  # not the slot's own model but that many shared ones: one send of each reaches everybody
+        size = plan.models_down * model_bytes
+        down = Transfer("down", "model", begun * size, size if begun else 0)
+    up = answered * plan.models_up * model_bytes
+    return _nonzero([down, Transfer("up", "model", up, up)])
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,17 @@ def loss_transfers(asked: int, model_bytes: int, slots: int = 1) -> tuple[Transf
     losses = asked * LOSS_BYTES
     down = Transfer("down", "model", asked * model_bytes, min(asked, slots) * model_bytes)
     return _nonzero([down, Transfer("up", "loss", losses, losses)])
+
+
+def slot_transfers(asked: int, slots: int, model_bytes: int) -> tuple[Transfer, ...]:
+    """The models of several slots go out to be compared; one number per slot comes back from each client.
+
+    >>> [(t.direction, t.kind, t.bytes, t.multicast) for t in slot_transfers(3, 2, 100)]
+    [('down', 'model', 600, 200), ('up', 'loss', 24, 24)]
+    """
+    numbers = asked * slots * LOSS_BYTES
+    down = Transfer("down", "model", asked * slots * model_bytes, slots * model_bytes if asked else 0)
+    return _nonzero([down, Transfer("up", "loss", numbers, numbers)])
 
 
 def report_transfers(kinds: Iterable[str], clients: int) -> tuple[Transfer, ...]:

@@ -16,6 +16,8 @@ Differs from the paper:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from fedskew.distance.geometry import describe, known_rows
@@ -38,30 +40,59 @@ def psi_terms(rows: Floats, num_examples: Floats, *, eps: float = 1e-6) -> Float
     >>> psi_terms(rows, np.array([10., 30.])).sum(axis=1).round(6).tolist()
     [4.384233, 0.175327]
     """
+    return _terms(rows, overall_mix(rows, num_examples), eps)
+
+
+def _terms(rows: Floats, mix: Floats, eps: float) -> Floats:
     if not eps > 0:
         raise RecipeError("distance.psi", f"eps = {eps} makes absent classes infinite", "Give a number above 0")
-    mix = overall_mix(rows, num_examples)
     return np.maximum((rows - mix) * np.log((rows + eps) / (mix + eps)), 0)
 
 
+def _columns(rows: Floats, mix: Floats, signed: bool, eps: float) -> Floats:
+    terms = _terms(rows, mix, eps)
+    return np.column_stack([terms.sum(axis=1), np.sign(rows - mix) * terms if signed else terms])
+
+
+@dataclass(frozen=True)
+class PsiScale:
+    """What turns label proportions into features: the federation's label mix, and each column's mean and spread."""
+
+    mix: Floats  # (C,) g
+    mean: Floats  # (1 + C,)
+    spread: Floats  # (1 + C,) infinite for a constant column: its feature is 0
+    signed: bool
+    eps: float
+
+    def place(self, rows: Floats) -> Floats:
+        """(n, 1 + C) features of any clients, new ones too, by the scale of the old ones."""
+        features: Floats = (_columns(rows, self.mix, self.signed, self.eps) - self.mean) / self.spread
+        return features
+
+
+def psi_scale(rows: Floats, num_examples: Floats, *, signed: bool = False, eps: float = 1e-6) -> PsiScale:
+    """The scale of these clients (Clust-PSI-PFL keeps it to place clients that come later).
+
+    >>> rows = np.array([[.5, .5], [.9, .1], [.1, .9]])
+    >>> scale = psi_scale(rows, np.ones(3))
+    >>> bool(np.allclose(scale.place(rows), psi_features(rows, np.ones(3))))
+    True
+    """
+    mix = overall_mix(rows, num_examples)
+    columns = _columns(rows, mix, signed, eps)
+    spread = columns.std(axis=0)
+    # 1e-12: rounding of a logarithm, relative to the column. 1e-20: p - g rounds to 1e-17, so PSI of equal rows to 1e-33,
+    # while one example in a million makes 1e-12.
+    varies = spread > 1e-12 * np.abs(columns).max(axis=0) + 1e-20
+    return PsiScale(mix, columns.mean(axis=0), np.where(varies, spread, np.inf), signed, eps)
+
+
 def psi_features(rows: Floats, num_examples: Floats, *, signed: bool = False, eps: float = 1e-6) -> Floats:
-    """(K, 1 + C) standardised columns: the client's whole PSI, then one column per class."""
-    terms = psi_terms(rows, num_examples, eps=eps)
-    per_class = np.sign(rows - overall_mix(rows, num_examples)) * terms if signed else terms
-    return _standardise(np.column_stack([terms.sum(axis=1), per_class]))
+    """(K, 1 + C) columns of mean 0 and population standard deviation 1: the client's whole PSI, then one column per class."""
+    return psi_scale(rows, num_examples, signed=signed, eps=eps).place(rows)
 
 
 def psi(signal: Signal, *, signed: bool = False, eps: float = 1e-6) -> Geometry:
     """Euclidean distance between standardised PSI features. Scales to any number of clients."""
     features = psi_features(known_rows(signal), signal.num_examples[signal.known], signed=signed, eps=eps)
     return describe(signal, "psi", lambda _: euclidean_pairwise(features), lambda _: features)
-
-
-def _standardise(columns: Floats) -> Floats:
-    """Mean 0 and population standard deviation 1 per column; constant columns become 0."""
-    spread = columns.std(axis=0)
-    # 1e-12: rounding of a logarithm, relative to the column. 1e-20: p - g rounds to 1e-17, so PSI of equal rows to 1e-33,
-    # while one example in a million makes 1e-12.
-    varies = spread > 1e-12 * np.abs(columns).max(axis=0) + 1e-20
-    scores: Floats = np.where(varies, (columns - columns.mean(axis=0)) / np.where(varies, spread, 1.0), 0.0)
-    return scores

@@ -9,8 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from fedskew.procedure.adaptive import adaptive
+from fedskew.procedure.cfl import cfl
 from fedskew.procedure.chains import chains
+from fedskew.procedure.fedsoft import fedsoft
+from fedskew.procedure.ifca import ifca
+from fedskew.procedure.local_only import local_only
 from fedskew.procedure.parallel import parallel
+from fedskew.procedure.per_cluster import per_cluster
 from fedskew.procedure.sequential import sequential
 from fedskew.types import Stateful
 
@@ -19,5 +24,10 @@ PROCEDURES: dict[str, Callable[..., Any] | Stateful] = {
     "sequential": sequential,
     "chains": chains,
     "adaptive": adaptive,
+    "per_cluster": per_cluster,
+    "cfl": cfl,
+    "ifca": ifca,
+    "fedsoft": fedsoft,
+    "local_only": local_only,
 }
 HANDING_ON = frozenset({"sequential", "chains", "adaptive"})  # clients train on each other's models: no SCAFFOLD, no FedDyn

@@ -12,7 +12,20 @@ import numpy as np
 from fedskew.errors import RecipeError
 from fedskew.runtime.replies import Reply, collect
 from fedskew.streams import stream
-from fedskew.types import Auxiliary, Bools, Description, Ids, Ints, LocalJob, Params, Population, Replies, Runtime, Scores
+from fedskew.types import (
+    Auxiliary,
+    Bools,
+    Description,
+    Floats,
+    Ids,
+    Ints,
+    LocalJob,
+    Params,
+    Population,
+    Replies,
+    Runtime,
+    Scores,
+)
 
 
 @dataclass(frozen=True)
@@ -155,6 +168,10 @@ class FaultyRuntime:
     ) -> Scores:
         """As the inner runtime."""
         return self._inner.evaluate_clients(clients, models, start, which, max_examples=max_examples, seed=seed, round=round)
+
+    def best_fit(self, clients: Ids, models: Params) -> Floats:
+        """As the inner runtime."""
+        return self._inner.best_fit(clients, models)
 
     def auxiliary(self, models: Params) -> Auxiliary:
         """As the inner runtime."""

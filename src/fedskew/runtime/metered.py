@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from fedskew.accounting.energy import WATTS, Meter
-from fedskew.types import Auxiliary, Bools, Description, Ids, Ints, LocalJob, Params, Replies, Runtime, Scores
+from fedskew.types import Auxiliary, Bools, Description, Floats, Ids, Ints, LocalJob, Params, Replies, Runtime, Scores
 
 
 class MeteredRuntime:
@@ -87,6 +87,15 @@ class MeteredRuntime:
             parts.append(self._inner.evaluate_clients([client], models, [slot], which, **options))
             self._stop(int(client))
         return Scores(*(np.concatenate([getattr(p, f) for p in parts]) for f in ("loss", "accuracy", "num_examples")))
+
+    def best_fit(self, clients: Ids, models: Params) -> Floats:
+        """Metered client by client."""
+        parts = []
+        for client in clients:
+            self._meter.start()
+            parts.append(self._inner.best_fit([client], models))
+            self._stop(int(client))
+        return np.concatenate(parts) if parts else self._inner.best_fit([], models)
 
     def auxiliary(self, models: Params) -> Auxiliary:
         """As the inner runtime."""

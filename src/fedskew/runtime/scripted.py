@@ -16,7 +16,20 @@ import numpy as np
 
 from fedskew.runtime.replies import Reply, collect
 from fedskew.streams import stream
-from fedskew.types import Auxiliary, Bools, Description, Ids, Ints, Layout, LocalJob, Params, Population, Replies, Scores
+from fedskew.types import (
+    Auxiliary,
+    Bools,
+    Description,
+    Floats,
+    Ids,
+    Ints,
+    Layout,
+    LocalJob,
+    Params,
+    Population,
+    Replies,
+    Scores,
+)
 
 Script = Callable[[int, int, Params], Reply]  # client, round, received model -> reply
 
@@ -96,6 +109,13 @@ class ScriptedRuntime:
         scores = self.evaluate(models)
         index = np.asarray(start, np.int64)
         return Scores(scores.loss[index], scores.accuracy[index], self._population.num_examples[list(clients)])
+
+    def best_fit(self, clients: Ids, models: Params) -> Floats:
+        """All examples of a client under one model: the one :meth:`evaluate_clients` gives the lowest loss."""
+        n, slots = len(clients), len(models)
+        who, which = np.repeat(np.asarray(clients, np.int64), slots), np.tile(np.arange(slots), n)
+        scores = self.evaluate_clients(who, models, which, "train")
+        return np.asarray(np.eye(slots)[scores.loss.reshape(n, slots).argmin(axis=1)])
 
     def auxiliary(self, models: Params) -> Auxiliary:
         """A smooth function of the parameters, the same for every class pair."""

@@ -11,7 +11,21 @@ import numpy as np
 from fedskew.method import Stage
 from fedskew.streams import stream
 from fedskew.testing.world import HEAD, World
-from fedskew.types import Answer, Ask, AskLoss, AskTrial, Feedback, Ids, Ints, State, Stateful, View, frozen, needs_of
+from fedskew.types import (
+    Answer,
+    Ask,
+    AskLoss,
+    AskTrial,
+    AskUpdates,
+    Feedback,
+    Ids,
+    Ints,
+    State,
+    Stateful,
+    View,
+    frozen,
+    needs_of,
+)
 
 MAX_QUESTIONS = 8  # as in the loop
 
@@ -109,6 +123,8 @@ def _answer(world: World, ask: Ask, round: int) -> Answer:
         return Answer(ask, world.losses_at(round)[ask.clients])
     if isinstance(ask, AskTrial):
         return Answer(ask, world.losses_at(round, trial=1))
+    expect(isinstance(ask, AskUpdates), "selection", f"asked for {type(ask).__name__}, which only procedures may")
+    assert isinstance(ask, AskUpdates)
     updates = np.where(world.usable_at(round)[:, None], world.updates_at(round, ask.layer), np.nan)
     return Answer(ask, updates[ask.clients])
 

@@ -11,13 +11,16 @@ from fedskew.types.layout import Block, Layout
 from fedskew.types.plan import Chain, Ends, LocalJob, Plan, Replies, Scores, Wave
 from fedskew.types.record import Cost, RoundRecord, Transfer
 from fedskew.types.stage import Stateful, needs, needs_of
-from fedskew.types.state import Feedback, State
-from fedskew.types.view import Answer, Ask, AskLoss, AskTrial, AskUpdates, View
+from fedskew.types.state import Aftermath, Feedback, State
+from fedskew.types.view import Answer, Ask, AskLoss, AskShares, AskSlots, AskTrial, AskUpdates, View
 
 __all__ = [
+    "Aftermath",
     "Answer",
     "Ask",
     "AskLoss",
+    "AskShares",
+    "AskSlots",
     "AskTrial",
     "AskUpdates",
     "Auxiliary",

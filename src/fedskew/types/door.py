@@ -77,6 +77,9 @@ class Runtime(Protocol):
     ) -> Scores:
         """``models[start[i]]`` on the own data of ``clients[i]``, or on a seeded random draw of at most ``max_examples``."""
 
+    def best_fit(self, clients: Ids, models: Params) -> Floats:
+        """(n, S) share of each client's training examples with the lowest loss under each model, ties to the first model."""
+
     def auxiliary(self, models: Params) -> Auxiliary:
         """Each model on the server's own small balanced set of examples."""
 

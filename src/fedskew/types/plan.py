@@ -43,6 +43,8 @@ class Plan:
     relay: Literal["server", "d2d"] = "server"  # how a model gets from one client of a chain to the next
     broken: Literal["skip", "drop"] = "skip"  # a client fails mid-chain: go on without it, or give the chain up
     home: Ints | None = None  # (K,) the slot each client is evaluated with; None = slot 0 for everyone
+    models_down: int = 1  # models sent to each client of the plan; 0 = it trains one of its own, which never travels
+    models_up: int = 1  # models each client sends back
 
     def __post_init__(self) -> None:
         freeze(self, home=np.int64)

@@ -44,9 +44,11 @@ class RoundRecord:
     loss: Mapping[int, float]  # client -> loss it reported, usable replies only
     failures: Mapping[int, str]  # client -> why its reply was not used
     transfers: tuple[Transfer, ...]
-    accuracy: float  # nan = not evaluated in this round
+    accuracy: float  # of the one global model on the central test set; nan = not evaluated, or there are several models
     test_loss: float
     seconds: float  # wall time; differs from run to run, everything above does not
     client_seconds: Mapping[int, float]
     cost: Cost = Cost()  # simulated: repeats exactly
     measured_joules: float = float("nan")  # with run.energy = "measured" or "codecarbon"; differs from run to run
+    client_accuracy: float = float("nan")  # of every client's own model on its own test set, weighted by test examples
+    client_loss: float = float("nan")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from fedskew.types.arrays import Memory, Params
+from fedskew.types.arrays import Ints, Memory, Params
 from fedskew.types.plan import LocalJob
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -20,6 +20,13 @@ class Stateful:
     ``layer`` it names, or with ``auxiliary`` from the server's own examples. An aggregation rule may change what clients do:
     ``job(job, **options) -> job`` for everyone, ``corrections(memory, clients, num_weights, **options)`` for each client (a
     vector added to every gradient); ``extra_models`` vectors of a model's size then travel with each model, both ways.
+
+    A procedure may also return an Ask instead of a plan, and may take care of its model slots:
+    ``begin(fresh, size, **options) -> models`` (S, D) before the first round, where ``fresh(i)`` is the i-th independent first
+    model (0 is the run's own) and ``size`` the number of clients; ``after(memory, aftermath, **options) -> (models, home,
+    memory)`` when a round's models have been merged; ``rehome(memory, num_slots, **options) -> slots``: before an evaluation
+    every client moves to the one of these slots with the lowest loss on its TRAINING data; and ``job`` and ``corrections`` as
+    above, where ``corrections(memory, clients, models, num_weights, **options)`` also sees the models.
     """
 
     step: Callable[..., tuple[Any, Memory]]
@@ -29,6 +36,9 @@ class Stateful:
     job: Callable[..., LocalJob] | None = None
     corrections: Callable[..., Params] | None = None
     extra_models: int = 0
+    begin: Callable[..., Params] | None = None
+    after: Callable[..., tuple[Params, Ints | None, Memory]] | None = None
+    rehome: Callable[..., Ints] | None = None
 
 
 def needs(

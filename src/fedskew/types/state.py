@@ -9,6 +9,7 @@ import numpy as np
 
 from fedskew.types.arrays import Floats, Ints, Memory, Params, freeze
 from fedskew.types.clients import Clustering, Signal
+from fedskew.types.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -47,3 +48,31 @@ class Feedback:
     def __post_init__(self) -> None:
         freeze(self, clients=np.int64, loss=np.float64, seconds=np.float64, examples=np.int64, steps=np.int64)
         freeze(self, delta=np.float32, class_gradients=np.float64)
+
+
+@dataclass(frozen=True)
+class Aftermath:
+    """A round that has been merged, for procedures that look after their slots: one row per client whose reply was used."""
+
+    round: int
+    plan: Plan
+    before: Params  # (S, D) the models the round began with
+    models: Params  # (S, D) the models as merged
+    home: Ints  # (K,) the slot each client is evaluated with
+    clients: Ints  # (n,) in the order of the plan
+    slots: Ints  # (n,) whose model each of them trained
+    received: Params  # (n, D)
+    returned: Params  # (n, D)
+    examples: Ints  # (n,)
+    loss: Floats  # (n,) as reported
+    num_weights: int  # how many numbers at the front of a model are trained
+    head: tuple[slice, ...] = ()  # where the output layer lies in a model; empty if it has none
+
+    def __post_init__(self) -> None:
+        freeze(self, before=np.float32, models=np.float32, received=np.float32, returned=np.float32, loss=np.float64)
+        freeze(self, home=np.int64, clients=np.int64, slots=np.int64, examples=np.int64)
+
+    @property
+    def updates(self) -> Params:
+        """(n, W) what training changed in the weights of each client's model, buffers left out."""
+        return np.asarray(self.returned[:, : self.num_weights] - self.received[:, : self.num_weights], np.float32)

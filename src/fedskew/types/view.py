@@ -1,4 +1,4 @@
-"""What a selection rule may look at, and what it may ask for."""
+"""What a selection rule or a procedure may look at, and what it may ask for."""
 
 from __future__ import annotations
 
@@ -43,14 +43,36 @@ class AskTrial:
         freeze(self, clients=np.int64)
 
 
-Ask: TypeAlias = AskLoss | AskUpdates | AskTrial
+@dataclass(frozen=True)
+class AskSlots:
+    """A procedure's request: the mean loss of each of these slots' models on each of these clients' training data."""
+
+    clients: Ints
+    slots: Ints
+
+    def __post_init__(self) -> None:
+        freeze(self, clients=np.int64, slots=np.int64)
+
+
+@dataclass(frozen=True)
+class AskShares:
+    """A procedure's request: which share of a client's training examples each of these slots' models fits best."""
+
+    clients: Ints
+    slots: Ints
+
+    def __post_init__(self) -> None:
+        freeze(self, clients=np.int64, slots=np.int64)
+
+
+Ask: TypeAlias = AskLoss | AskUpdates | AskTrial | AskSlots | AskShares
 
 
 @dataclass(frozen=True)
 class Answer:
     """What came back for a request; nan where a client failed.
 
-    ``values``: (n,) for AskLoss, (n, F) for AskUpdates, (K,) for AskTrial.
+    ``values``: (n,) for AskLoss, (n, F) for AskUpdates, (K,) for AskTrial, (n, number of slots) for AskSlots and AskShares.
     """
 
     ask: Ask

@@ -6,7 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -119,10 +119,27 @@ class Alone:
         return out
 
     def train(self, tasks: Sequence[TrainTask], models: Params) -> tuple[list[Reply], Params]:
-        """Train every task in turn."""
+        """Train every task in turn, or all of them together."""
         out = np.empty((len(tasks), self.layout.size), np.float32)
-        replies = {task.row: self._train_one(task, models, out[task.row]) for task in tasks}
+        replies = self._together(tasks, models, out) or {t.row: self._train_one(t, models, out[t.row]) for t in tasks}
         return [replies[row] for row in range(len(tasks))], out
+
+    def _together(self, tasks: Sequence[TrainTask], models: Params, out: Params) -> dict[int, Reply]:
+        """All tasks at once, where the model is linear and they do the same; empty if not."""
+        linear = self._trainer.linear
+        if linear is None or len({task.job for task in tasks}) != 1:
+            return {}
+        members, replies = {}, {}
+        for task in tasks:
+            try:
+                start = models[task.start]
+                member = self._trainer.member(task.client, start, out[task.row], task.job, task.seed, task.round)
+                members[task.row] = replace(member, correction=task.correction)
+            except Exception as error:  # a sick client costs one update, not the round
+                replies[task.row] = Reply(None, failure=first_line(error))
+        for row, trained in zip(members, linear.train(list(members.values()), tasks[0].job), strict=True):
+            replies[row] = _reply(out[row], trained)
+        return replies
 
     def _train_one(self, task: TrainTask, models: Params, out: Params) -> Reply:
         try:

@@ -18,7 +18,7 @@ from fedskew.runtime.local.crew import Alone, Crew, ReactTask, Scored, ScoreTask
 from fedskew.runtime.local.store import Store
 from fedskew.runtime.replies import collect
 from fedskew.streams import stream
-from fedskew.types import Auxiliary, Bools, Description, Ids, Ints, LocalJob, Params, Population, Replies, Scores
+from fedskew.types import Auxiliary, Bools, Description, Floats, Ids, Ints, LocalJob, Params, Population, Replies, Scores
 
 if TYPE_CHECKING:
     from torch import nn
@@ -115,6 +115,19 @@ class LocalRuntime:
         if not max_examples or len(rows) <= max_examples:
             return rows
         return np.sort(stream(seed, "loss", client, round).choice(rows, max_examples, replace=False))
+
+    def best_fit(self, clients: Ids, models: Params) -> Floats:
+        """Every model on every client's training rows, then a vote of the rows; a loss that is not a number never wins."""
+        rows = [self._store.rows(int(client), "train") for client in clients]
+        owner, joined = np.repeat(np.arange(len(rows)), [len(r) for r in rows]), np.concatenate([*rows, np.empty(0, np.int64)])
+        pieces = [joined[i : i + PIECE] for i in range(0, len(joined), PIECE)]
+        tasks = [ScoreTask(slot, "train", piece) for slot in range(len(models)) for piece in pieces]
+        scored = self._crew.score(tasks, models)
+        losses = np.concatenate([loss for loss, _ in scored]) if scored else np.empty(0, np.float32)
+        best = np.nan_to_num(losses.reshape(len(models), -1), nan=np.inf).argmin(axis=0)
+        votes = np.bincount(owner * len(models) + best, minlength=len(rows) * len(models)).reshape(len(rows), len(models))
+        with np.errstate(invalid="ignore"):
+            return np.asarray(votes / votes.sum(axis=1, keepdims=True))
 
     def auxiliary(self, models: Params) -> Auxiliary:
         """Every model on the server's own examples."""

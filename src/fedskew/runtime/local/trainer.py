@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from torch.nn import functional as F
 
 from fedskew.runtime.local.allocator import tune_allocator
 from fedskew.runtime.local.flat import FlatModule, seeded
-from fedskew.runtime.local.step import Step, step_for
+from fedskew.runtime.local.linear import MAX_FEATURES, MAX_NUMBERS, LinearTrainer, Member
+from fedskew.runtime.local.step import Step, linear_layers, step_for
 from fedskew.runtime.local.store import Store
 from fedskew.runtime.replies import Trained, all_finite
 from fedskew.streams import seed_for, stream
@@ -76,6 +78,28 @@ class Trainer:
         self._train = Examples(store.x, store.y, store.mean, store.std)
         self._test = Examples(store.x_test, store.y_test, store.mean, store.std)
         self.model = FlatModule(factory, seed)
+        self._linear: dict[str, LinearTrainer] = {}
+
+    @property
+    def linear(self) -> LinearTrainer | None:
+        """Who trains many clients at once, if the model is one linear layer on small examples; else None."""
+        return self._linear_on("train")
+
+    def _linear_on(self, which: str) -> LinearTrainer | None:
+        if which not in self._linear and fits_linear(self.model.module, self.store):
+            examples, labels = (self._test, self.store.y_test) if which == "test" else (self._train, self.store.y)
+            pieces = [np.arange(i, min(i + GATHER, len(labels))) for i in range(0, len(labels), GATHER)]
+            scaled = [examples.batch(examples.take(rows)[0]).flatten(1).numpy() for rows in pieces]
+            self._linear[which] = LinearTrainer(np.concatenate(scaled), np.asarray(labels), self.store.num_classes)
+        return self._linear.get(which)
+
+    def member(self, client: int, params: Params, out: Params, job: LocalJob, seed: int, round: int) -> Member:
+        """One client of a group of :class:`LinearTrainer`."""
+        rng = stream(seed, "batch", client, round)
+        rows = draw_rows(self.store.rows(client, "train"), job.max_examples, rng)
+        if not len(rows):
+            raise ValueError("client has no examples")
+        return Member(params, out, rows, rng)
 
     def initial(self, seed: int, out: Params) -> None:
         """Build the model anew and hand out its first parameters."""
@@ -94,10 +118,10 @@ class Trainer:
     ) -> Trained:
         """Train one client, parameters into ``out``."""
         began = time.perf_counter()
-        rng = stream(seed, "batch", client, round)
-        rows = draw_rows(self.store.rows(client, "train"), job.max_examples, rng)
-        if not len(rows):
-            raise ValueError("client has no examples")
+        member = self.member(client, params, out, job, seed, round)
+        if self.linear is not None:
+            return self.linear.train([replace(member, correction=correction)], job)[0]
+        rng, rows = member.rng, member.rows
         self.model.read(params)
         loss = self._mean_loss(rows) if job.report_loss == "start" else float("nan")
         with seeded(seed_for(seed, "dropout", client, round)):
@@ -140,6 +164,9 @@ class Trainer:
 
     def score(self, params: Params, which: str, rows: Ints) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Loss and correctness of every example of ``rows`` under a model."""
+        linear = self._linear_on(which) if len(rows) else None
+        if linear is not None:
+            return linear.score(params, rows)
         self.model.read(params)
         return self._score(self._test if which == "test" else self._train, rows)
 
@@ -170,6 +197,15 @@ class Trainer:
                 losses[begin : begin + GATHER] = F.cross_entropy(logits, labels, reduction="none").numpy()
                 correct[begin : begin + GATHER] = (logits.argmax(1) == labels).numpy()
         return losses, correct
+
+
+def fits_linear(module: nn.Module, store: Store) -> bool:
+    """Whether :class:`LinearTrainer` can do the work: one linear layer, examples that are few numbers each."""
+    layers = linear_layers(module)
+    if layers is None or len(layers) != 1 or (store.x.dtype.kind in "iu" and store.x.dtype != np.uint8):
+        return False
+    features = int(np.prod(store.x.shape[1:], dtype=np.int64))
+    return features == layers[0].in_features and features <= MAX_FEATURES and store.x.size <= MAX_NUMBERS
 
 
 def last_linear(module: nn.Module) -> nn.Linear:

@@ -1,0 +1,137 @@
+"""Many logistic regressions at once: torch.optim's mathematics, and the same bits alone, in a crowd and in a worker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from naive import flat, train_client  # noqa: E402
+from torch import nn  # noqa: E402
+
+from fedskew import data, models  # noqa: E402
+from fedskew.data import build_shards  # noqa: E402
+from fedskew.experiment import store_of  # noqa: E402
+from fedskew.runtime.local import linear  # noqa: E402
+from fedskew.runtime.local.flat import FlatModule  # noqa: E402
+from fedskew.runtime.local.runtime import LocalRuntime  # noqa: E402
+from fedskew.runtime.local.trainer import Trainer, fits_linear  # noqa: E402
+from fedskew.streams import stream  # noqa: E402
+from fedskew.types import LocalJob  # noqa: E402
+
+JOBS = [
+    LocalJob(epochs=2, batch=16, lr=0.1),
+    LocalJob(epochs=1, batch=7, lr=0.1, weight_decay=0.05),
+    LocalJob(epochs=2, batch=16, lr=0.05, momentum=0.9, weight_decay=0.01),
+    LocalJob(epochs=2, batch=16, lr=0.05, prox_mu=0.7),
+    LocalJob(epochs=3, batch=16, lr=0.003, optimizer="adam", weight_decay=0.01, prox_mu=0.1),
+    LocalJob(epochs=2, batch=500, lr=0.01, optimizer="adam"),
+]
+
+
+@pytest.fixture(scope="module")
+def shards():
+    return build_shards(data.load("digits"), clients=8, partition="dirichlet", options={"alpha": 0.5}, seed=0)
+
+
+def logistic():
+    return models.build("logistic", (8, 8), 10)
+
+
+def plain(shards, start, client, job, round=3):
+    x = torch.from_numpy((shards.x.astype(np.float32) / 255 - shards.mean) / shards.std).unsqueeze(1)
+    rows = torch.from_numpy(np.array(shards.train.indices(client)))
+    model = FlatModule(logistic, 0)
+    model.read(start)
+    trained = train_client(
+        model.module, x[rows], torch.from_numpy(np.array(shards.y))[rows],
+        epochs=job.epochs, batch=job.batch, lr=job.lr, momentum=job.momentum, weight_decay=job.weight_decay,
+        prox_mu=job.prox_mu, adam=job.optimizer == "adam", rng=stream(9, "batch", client, round),
+    )  # fmt: skip
+    return flat(trained)
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda j: f"{j.optimizer}-b{j.batch}-m{j.momentum}-w{j.weight_decay}-p{j.prox_mu}")
+def test_a_crowd_matches_torch_optim(shards, job):
+    everyone = list(range(8))
+    with LocalRuntime(store_of(shards), logistic, workers=1) as runtime:
+        starts = np.stack([runtime.initial(4), runtime.initial(5)])
+        got = runtime.train(everyone, starts, [c % 2 for c in everyone], job, seed=9, round=3)
+        alone = [runtime.train([c], starts, [c % 2], job, seed=9, round=3) for c in everyone]
+    for client in everyone:
+        assert np.abs(got.params[client] - starts[client % 2]).max() > 1e-3
+        assert np.allclose(got.params[client], plain(shards, starts[client % 2], client, job), atol=2e-5)
+        assert got.params[client].tobytes() == alone[client].params[0].tobytes(), "nobody's bits depend on who is beside"
+        assert got.loss[client] == alone[client].loss[0]
+        assert got.steps[client] == job.epochs * -(-len(shards.train.indices(client)) // job.batch)
+        assert got.examples[client] == len(shards.train.indices(client))
+
+
+@pytest.mark.parametrize("report", ["train", "start", "end"])
+def test_worker_processes_give_the_same_bits(shards, report):
+    job = LocalJob(epochs=2, batch=16, lr=0.01, optimizer="adam", clip_norm=0.5, report_loss=report)
+    added = np.random.default_rng(0).normal(scale=0.02, size=(8, 650)).astype(np.float32)
+    with LocalRuntime(store_of(shards), logistic, workers=1) as one, LocalRuntime(store_of(shards), logistic, workers=2) as two:
+        start = one.initial(0)
+        two.initial(0)
+        a, b = (r.train(range(8), start[None], [0] * 8, job, seed=0, round=1, corrections=added) for r in (one, two))
+        wanted = one.evaluate_clients(range(8), start[None], [0] * 8, "train").loss
+        trained = one.evaluate_clients(range(8), a.params, range(8), "train").loss
+    assert a.params.tobytes() == b.params.tobytes()
+    assert a.loss.tobytes() == b.loss.tobytes()
+    if report != "train":
+        assert np.allclose(a.loss, wanted if report == "start" else trained, atol=1e-5)
+
+
+def test_corrections_and_clipping_match_the_autograd_step(shards, monkeypatch):
+    job = LocalJob(epochs=2, batch=16, lr=0.05, clip_norm=0.3, prox_mu=0.2)
+    added = np.random.default_rng(1).normal(scale=0.05, size=(3, 650)).astype(np.float32)
+
+    def train():
+        with LocalRuntime(store_of(shards), logistic, workers=1) as runtime:
+            return runtime.train([1, 4, 6], runtime.initial(0)[None], [0] * 3, job, seed=0, round=1, corrections=added)
+
+    together = train()
+    monkeypatch.setattr("fedskew.runtime.local.trainer.fits_linear", lambda module, store: False)
+    autograd = train()
+    assert np.allclose(together.params, autograd.params, atol=1e-5)
+    assert np.allclose(together.loss, autograd.loss, atol=1e-5)
+
+
+def test_groups_that_do_not_fit_are_cut(shards, monkeypatch):
+    job = LocalJob(epochs=2, batch=16, lr=0.1)
+
+    def train():
+        with LocalRuntime(store_of(shards), logistic, workers=1) as runtime:
+            return runtime.train(range(8), runtime.initial(0)[None], [0] * 8, job, seed=0, round=1).params.tobytes()
+
+    whole = train()
+    monkeypatch.setattr(linear, "MAX_PLACES", 3000)
+    assert train() == whole
+
+
+def test_it_is_used_for_one_linear_layer_only(shards):
+    store = store_of(shards)
+    assert Trainer(store, logistic, 0).linear is not None
+    assert Trainer(store, lambda: models.build("tiny_mlp", (8, 8), 10), 0).linear is None
+    assert not fits_linear(nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(64, 10)), store)
+    tokens = replace(store, x=np.zeros((len(store.y), 64), np.int64))
+    assert not fits_linear(logistic(), tokens)
+
+
+def test_a_client_without_examples_costs_one_update():
+    x, y = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32), np.arange(30) % 2
+    from fedskew.data import from_arrays, from_client_ids
+
+    made = build_shards(
+        from_arrays(x, y), clients=3, partition=lambda pool, clients, rng: from_client_ids(np.arange(30) % 3), seed=0
+    )
+    store = store_of(made)
+    offsets = store.train_offsets.copy()
+    offsets[2:] = offsets[1]  # clients 1 and 2 lose their rows
+    with LocalRuntime(replace(store, train_offsets=offsets), lambda: models.build("logistic", (3,), 2), workers=1) as runtime:
+        replies = runtime.train([0, 1, 2], runtime.initial(0)[None], [0] * 3, LocalJob(), seed=0, round=1)
+    assert [bool(f) for f in replies.failures] == [False, True, True]
+    assert "no examples" in replies.failures[1]
