@@ -1,8 +1,8 @@
 """Personalised methods on ACSIncome with the rows they must be shown with: paper 004, Tables III and IV and Fig 8 again.
 
-``python evidence/personal.py`` plays 10 methods and 3 references on 6 partitions of 100 clients with 5 seeds each (minutes on two
-cores) and writes ``results.json``, ``ecdf.png`` and the page ``README.md`` into ``evidence/personal``. All methods share one
-optimiser, partition, split, first model and budget (METHODS 11.13: T = 40, half of the clients, E = 5, Adam 1e-3, B = 32);
+``python evidence/personal.py`` plays 10 methods and 3 references on 6 partitions of 100 clients with 5 seeds each (minutes on
+two cores) and writes ``results.json``, ``ecdf.png`` and the page ``README.md`` into ``evidence/personal``. All methods share
+one optimiser, partition, split, first model and budget (METHODS 11.13: T = 40, half of the clients, E = 5, Adam 1e-3, B = 32);
 partition and training seeds both vary. ``--seeds 1 --settings "S 0"`` plays a part.
 """
 

@@ -179,6 +179,9 @@ def factory_of(resolved: Mapping[str, Any], dataset: Dataset) -> Callable[[], nn
     """A function without arguments that builds the recipe's model for this dataset."""
     options = {key: value for key, value in resolved["model"].items() if key != "use"}
     factory, shape, num_classes = find("model", resolved["model"]["use"]), tuple(dataset.x.shape[1:]), dataset.num_classes
+    if dataset.kind == "tokens" and options.get("vocab", dataset.vocab_size or 0) < (dataset.vocab_size or 0):
+        what = f"{options['vocab']:,} words, but the texts of {dataset.name} are in {dataset.vocab_size:,}"
+        raise RecipeError("model.vocab", what, f"Set model.vocab = {dataset.vocab_size}")
     return lambda: models.build(factory, shape, num_classes, **options)
 
 

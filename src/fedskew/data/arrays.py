@@ -29,6 +29,7 @@ def from_arrays(
     license: str = "",
     source: str = "given arrays",
     vocab_size: int | None = None,
+    words: int | None = None,
 ) -> Dataset:
     """A :class:`Dataset` from arrays in memory.
 
@@ -61,6 +62,7 @@ def from_arrays(
         source=source,
         scale="fitted" if fitted else "fixed",
         vocab_size=_vocab_size(rows, test) if tokens and vocab_size is None else vocab_size,
+        words=words,
     )
 
 

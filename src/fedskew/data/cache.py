@@ -25,7 +25,7 @@ from .dataset import Dataset
 
 FORMAT = 1
 STALE_SECONDS = 24 * 3600.0  # temporary folders older than this were left by a killed process
-_PLAIN = ("num_classes", "default_model", "license", "source", "scale", "vocab_size")
+_PLAIN = ("num_classes", "default_model", "license", "source", "scale", "vocab_size", "words")
 
 
 def cache_folder() -> Path:
@@ -37,6 +37,12 @@ def cache_folder() -> Path:
 def is_cached(name: str) -> bool:
     """Is this dataset in the cache folder?"""
     return (cache_folder() / name / "meta.json").is_file()
+
+
+def is_stale(name: str) -> bool:
+    """Texts cached before their vocabulary was left to the training clients: they have to be read again."""
+    meta = read_meta(name)
+    return bool(meta.get("vocab_size")) and not meta.get("words")
 
 
 @contextmanager
@@ -100,7 +106,7 @@ def open_cached(name: str) -> Dataset:
         mean=np.load(folder / "mean.npy") if scaled else None,
         std=np.load(folder / "std.npy") if scaled else None,
         columns={key: _map(folder / f"column_{i}.npy") for i, key in enumerate(meta["columns"])},
-        **{key: meta[key] for key in _PLAIN},
+        **{key: meta[key] for key in _PLAIN if key in meta},  # "words" came later than the first caches
     )
 
 

@@ -46,6 +46,9 @@ class Dataset:
     source: str = ""
     scale: Literal["fixed", "fitted"] = "fixed"  # fitted: mean and std come from x; fit again when rows of x become test rows
     vocab_size: int | None = None  # token ids are below this
+    words: int | None = (
+        None  # ids number this many words; when clients are built the training rows' most frequent vocab_size stay
+    )
 
     def __post_init__(self) -> None:
         for name, dtype in {"x": None, "y": np.int64, "x_test": None, "y_test": np.int64}.items():
@@ -127,7 +130,7 @@ def _check_values(where: str, what: str, rows: NDArray[Any], data: Dataset) -> N
         for start in range(0, len(rows), CHUNK_ROWS):
             if not np.isfinite(rows[start : start + CHUNK_ROWS]).all():
                 raise DataError(where, f"{what} rows hold NaN or infinity", "Drop or fill those values")
-    elif data.kind == "tokens" and rows.size and not 0 <= rows.min() <= rows.max() < (data.vocab_size or np.inf):
+    elif data.kind == "tokens" and rows.size and not 0 <= rows.min() <= rows.max() < (data.words or data.vocab_size or np.inf):
         raise DataError(
             where, f"token ids run from {rows.min()} to {rows.max()}", "Give a table as floats, ids as 0..vocab_size-1"
         )

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, did_you_mean
-from .cache import cache_folder, is_cached, open_cached, read_meta, store, workspace
+from .cache import cache_folder, is_cached, is_stale, open_cached, read_meta, store, workspace
 from .client import Progress, download
 from .dataset import Dataset
 from .sources import SOURCES, Source
@@ -41,7 +41,8 @@ def fetch(name: str, *, folder: str | Path | None = None, progress: Progress | N
     """Bring a dataset into the cache unless it is there already; returns its cache folder."""
     source = source_of(name)
     given = _given_files(name, source, folder)
-    if not force and is_cached(name) and (folder is None or read_meta(name)["origin"] == _fingerprint(given)):
+    there = not force and is_cached(name) and not is_stale(name)
+    if there and (folder is None or read_meta(name)["origin"] == _fingerprint(given)):
         return cache_folder() / name
     with workspace(name) as space:
         dataset, origin = _first(name, source, folder, space, progress)

@@ -26,6 +26,7 @@ from .arrays import fit_scale
 from .client_test import discard, match, split_clients
 from .dataset import Dataset
 from .partitions import PARTITIONS, Partition, Pool
+from .text import fit_vocabulary
 
 ClientTest: TypeAlias = Literal["auto", "split", "matched", "none"]
 Rule: TypeAlias = Callable[..., Partition]
@@ -108,7 +109,17 @@ def build_shards(
     central = np.sort(test.order) if how == "split" and test is not None else np.arange(len(y_test))
     refit = how == "split" and dataset.scale == "fitted" and dataset.mean is not None
     mean, std = fit_scale(x, train.order) if refit else (dataset.mean, dataset.std)
+    x, x_test = _in_words(dataset, x, x_test, train.order)
     return Shards(dataset, x, y, x_test, y_test, train, test, frozen(central, np.int64), mean, std, how, kept)
+
+
+def _in_words(dataset: Dataset, x: NDArray[Any], x_test: NDArray[Any], rows: Ints) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Texts in the vocabulary of the training clients; anything else as it is."""
+    if dataset.words is None or dataset.vocab_size is None:
+        return x, x_test
+    table = fit_vocabulary(x, rows, dataset.words, dataset.vocab_size)
+    recoded = frozen(table[x])
+    return recoded, recoded if x_test is x else frozen(table[x_test])
 
 
 def draw_auxiliary(y: Ints, num_classes: int, size: int, rng: np.random.Generator) -> Ints:

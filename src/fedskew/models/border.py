@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -65,6 +66,20 @@ def check_sizes(where: str, **sizes: int | tuple[int, ...]) -> None:
     for name, size in sizes.items():
         if min(size if isinstance(size, tuple) else (size,), default=1) < 1:
             raise RecipeError(where, f"{name} = {size} holds a size below 1", "Use whole numbers from 1")
+
+
+def check_memory(where: str, numbers: int, what: str) -> None:
+    """Refuse a table that training could not hold: itself, its gradient and two of an optimiser, in the machine's memory.
+
+    >>> check_memory("model lstm", 10**15, "vocab x width")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    fedskew.errors.RecipeError: model lstm: vocab x width = 1,000,000,000,000,000 needs 16,000,000 GB of memory, there are ...
+    """
+    needed, there = 16 * numbers, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > there:
+        found = f"{what} = {numbers:,} needs {needed / 1e9:,.0f} GB of memory, there are {there / 1e9:,.0f}"
+        raise RecipeError(where, found, "Use a smaller vocabulary or narrower vectors")
 
 
 def check_rates(where: str, **rates: float | tuple[float, ...]) -> None:

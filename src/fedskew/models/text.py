@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from fedskew.errors import DataError, RecipeError
-from fedskew.models.border import Module, Shape, check_rates, check_sizes, read_length
+from fedskew.models.border import Module, Shape, check_memory, check_rates, check_sizes, read_length
 from fedskew.streams import stream
 from fedskew.types import Params
 
@@ -32,6 +32,7 @@ def embedding(shape: Shape, num_classes: int, *, vocab: int = 10_000, width: int
 
     length = read_length("model embedding", shape)
     check_sizes("model embedding", vocab=vocab, width=width, hidden=hidden)
+    check_memory("model embedding", vocab * width, "vocab x width")
     dense = [nn.Linear(length * width, hidden), nn.ReLU(), nn.Linear(hidden, num_classes)]
     return nn.Sequential(nn.Embedding(vocab, width), nn.Flatten(), *dense)
 
@@ -64,6 +65,7 @@ def lstm(
     read_length("model lstm", shape)
     width = width if width is not None else (32 if embedding == "trainable" else 300)
     check_sizes("model lstm", vocab=vocab, width=width, units=units)
+    check_memory("model lstm", vocab * width, "vocab x width")
     check_rates("model lstm", dropout=dropout, lstm_dropout=lstm_dropout)
     table = _table(embedding, vectors, vectors_seed, vocab, width)
     # Two dropouts in a row are one: an entry survives both with probability (1 - a)(1 - b), scaled by its inverse.

@@ -70,7 +70,11 @@ def test_sent140(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (data.x.shape, data.x.dtype, data.vocab_size) == ((100_000, 40), np.int32, 10_000)
     assert np.bincount(data.y).tolist() == [50_000, 50_000]
     assert np.bincount(data.y_test).tolist() == [177, 182]
-    assert int(data.x.max()) == 9_999
+    assert 50_000 < data.words < 200_000
+    made = build_shards(data, clients=20, options={"alpha": 5.0}, client_test="matched")
+    assert int(made.x.max()) == 9_999
+    assert made.x_test.max() < 10_000
+    assert ((made.x == 0) == (data.x == 0)).all()
     assert (data.x[:, 0] > 0).all()
 
 

@@ -2,11 +2,13 @@
 
 Sentiment140: is a tweet positive or negative (Go, Bhayani, Huang 2009)? The neutral tweets of its test file are left out, as
 no training tweet is neutral (METHODS 10). Amazon: which of six departments a review belongs to (Kashnitsky, Kaggle); the title
-and the finer categories are not used. The vocabulary comes from the training texts; Amazon has no test file: from all of them.
+and the finer categories are not used. Every word has a number here; the 10,000 that a model sees are the most frequent ones of
+the training clients' texts and are chosen when clients are built (:func:`fedskew.data.text.fit_vocabulary`).
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from ...errors import DataError
 from ...types import Ints
 from ..arrays import from_arrays
 from ..dataset import Dataset
-from ..text import build_vocabulary, encode, tokenise
+from ..text import FIRST_WORD, build_vocabulary, encode, tokenise
 from .source import Info, Source, find_one
 from .tables import read_parquet
 
@@ -62,17 +64,17 @@ def read_texts(name: str, folder: Path) -> Texts:
     return _sent140(folder) if name == "sent140" else _amazon(folder)
 
 
-def encode_texts(raw: Texts, length: int, vocab_size: int = VOCAB_SIZE) -> tuple[np.ndarray, np.ndarray]:
-    """Token ids of the training and the test texts; the vocabulary is that of the training texts."""
+def encode_texts(raw: Texts, length: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Numbers of the words of the training and the test texts, and how many there are; no word is left out."""
     train, test = [tokenise(t) for t in raw.texts], [tokenise(t) for t in raw.test_texts]
-    vocabulary = build_vocabulary(train, vocab_size)
-    return encode(train, vocabulary, length), encode(test, vocabulary, length)
+    numbers = build_vocabulary([*train, *test], sys.maxsize)
+    return encode(train, numbers, length), encode(test, numbers, length), len(numbers) + FIRST_WORD
 
 
 def read(name: str, folder: Path) -> Dataset:
     """The dataset as token ids."""
     raw = read_texts(name, folder)
-    x, x_test = encode_texts(raw, LENGTHS[name])
+    x, x_test, words = encode_texts(raw, LENGTHS[name])
     info, names = (SENT140_INFO, ("negative", "positive")) if name == "sent140" else (AMAZON_INFO, AMAZON_CLASSES)
     return from_arrays(
         x,
@@ -86,6 +88,7 @@ def read(name: str, folder: Path) -> Dataset:
         license=info.license,
         source=find_one(folder, f"{name}*.parquet")[0].name,
         vocab_size=VOCAB_SIZE,
+        words=words,
     )
 
 
