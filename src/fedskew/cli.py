@@ -1,4 +1,4 @@
-"""The command line: ``fedskew run | list | data | measure | privacy``."""
+"""The command line: ``fedskew run | list | data | measure | privacy | compare | report | export``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedskew import cli_measure
+from fedskew import cli_compare, cli_measure
 from fedskew import recipe as recipes
 from fedskew.display import RunProgress, summary_table
 from fedskew.errors import FedskewError, RecipeError, RunError, did_you_mean
@@ -38,6 +38,7 @@ data_app = typer.Typer(help="Datasets: what there is, fetch one, look at one.", 
 app.add_typer(data_app, name="data")
 app.command("measure")(cli_measure.measure)
 app.command("privacy")(cli_measure.privacy)
+app.command("compare")(cli_compare.compare)
 
 out_console = Console()
 err_console = Console(stderr=True)

@@ -231,6 +231,7 @@ def _run(
         if folder is not None:
             _check_layout(state, setting, folder)
             folder.begin({"partition": asdict(shards.train.report), "client_test": shards.client_test})
+            folder.keep_labels(shards.label_counts, shards.dataset.class_names, shards.train.names)
         state, records = _play(setting, state, folder, resolved["run"]["checkpoint_seconds"], on_round)
         return _finish(resolved, setting, shards, state, records, folder)
 
@@ -292,6 +293,8 @@ def client_columns(setting: Setting, shards: Shards, state: State) -> dict[str, 
         "last_loss": state.loss.tolist(),
         "slot": home.tolist(),
     }
+    if state.clustering is not None:
+        columns["cluster"] = state.clustering.labels.tolist()
     if shards.test is not None:
         scores = setting.runtime.evaluate_clients(range(size), state.models, home, "test")
         columns |= {

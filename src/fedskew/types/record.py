@@ -32,3 +32,6 @@ class RoundRecord:
     test_loss: float
     seconds: float  # wall time; differs from run to run, everything above does not
     client_seconds: Mapping[int, float]
+    simulated_seconds: float = float("nan")  # how long the round takes on the clients' devices; nan = not modelled
+    joules: float = float("nan")  # what the clients spend on it; nan = not modelled
+    client_accuracy: float = float("nan")  # of every client's own model on its own test set; nan = not evaluated
