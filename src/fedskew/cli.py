@@ -39,6 +39,7 @@ app.add_typer(data_app, name="data")
 app.command("measure")(cli_measure.measure)
 app.command("privacy")(cli_measure.privacy)
 app.command("compare")(cli_compare.compare)
+app.command("report")(cli_compare.report)
 
 out_console = Console()
 err_console = Console(stderr=True)

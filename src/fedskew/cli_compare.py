@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, get_args
 
 import typer
 from rich.console import Console
@@ -19,7 +19,7 @@ from fedskew import recipe as recipes
 from fedskew.comparison import Comparison
 from fedskew.display import ManyRuns
 from fedskew.errors import RecipeError, RunError, did_you_mean
-from fedskew.history import RESOURCES, History, Resource, read_history
+from fedskew.history import RESOURCES, Resource, read_history
 from fedskew.lineup import Contender, command_of, line_up, local_note, shared_text
 from fedskew.records import RESULT, VERSION, no_nan
 
@@ -155,6 +155,20 @@ def _check_target(target: float | None) -> None:
 # ---------------------------------------------------------------- report
 
 
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders that hold some.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The HTML file to write.")] = Path("report.html"),
+    budget: Annotated[str, typer.Option(help=f"Compare at equal {', '.join(get_args(Resource))}.")] = "rounds",
+    target: Annotated[float | None, typer.Option(help="Accuracy to reach, for example 0.9.")] = None,
+) -> None:
+    """Write one HTML file that shows runs of one federation: curves, who was chosen, plans, clients, bytes, failures."""
+    resource = _resource(budget)
+    _check_target(target)
+    if out.is_dir():
+        raise RecipeError("--out", f"{out} is a folder", "Give the name of a file, for example report.html")
+    write_report(Comparison.read(*runs), out, resource, target, [command_of()])
+
+
 def write_report(comparison: Comparison, path: Path, budget: Resource, target: float | None, commands: Sequence[str]) -> None:
     """Write the page and say how to open it."""
     from fedskew.report.page import save_page
@@ -162,6 +176,3 @@ def write_report(comparison: Comparison, path: Path, budget: Resource, target: f
     save_page(comparison, path, budget=budget, target=target, commands=commands)
     size = path.stat().st_size / 1e6
     err_console.print(Text(f"report: {path} ({size:.1f} MB); open it in any browser, it needs no network"), soft_wrap=True)
-
-
-__all__: list[Any] = ["History", "compare", "write_report"]
