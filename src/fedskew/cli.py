@@ -40,6 +40,7 @@ app.command("measure")(cli_measure.measure)
 app.command("privacy")(cli_measure.privacy)
 app.command("compare")(cli_compare.compare)
 app.command("report")(cli_compare.report)
+app.command("export")(cli_compare.export)
 
 out_console = Console()
 err_console = Console(stderr=True)
@@ -61,6 +62,7 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
     as_json: JsonFlag = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Serve the report on this machine while it runs.")] = False,
 ) -> None:
     """Train a federation and keep its records."""
     sys.path += [os.getcwd(), str(Path(recipe).parent)]  # use = "module:function" finds rules here or beside the recipe
@@ -72,7 +74,7 @@ def run(
         for variant in variants
         for number in numbers
     ]
-    with _stoppable():
+    with _stoppable(), cli_compare.watching([folder for *_, folder in jobs], live):
         summaries = _run_one(jobs[0], workers, resume, quiet) if len(jobs) == 1 else _run_many(jobs, workers, resume, quiet)
     if as_json:
         print(json.dumps(no_nan(summaries[0] if len(summaries) == 1 else summaries), indent=2))

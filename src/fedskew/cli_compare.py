@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, get_args
@@ -44,6 +44,7 @@ def compare(
     out: Annotated[Path, typer.Option(help="Where cells are kept and looked for.")] = Path("runs"),
     report: Annotated[Path | None, typer.Option(help="Also write a report: one HTML file.")] = None,
     workers: Annotated[int, typer.Option(min=0, help="Runs at a time; 0 = one per core.")] = 0,
+    live: Annotated[bool, typer.Option("--live", help="Serve the report on this machine while the runs go on.")] = False,
     as_json: JsonFlag = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
 ) -> None:
@@ -57,11 +58,32 @@ def compare(
     err_console.print(Text(f"all methods on one federation: {shared_text(contenders[0].recipe)}"), soft_wrap=True)
     if note := local_note(contenders):
         err_console.print(Text(note, style="dim"), soft_wrap=True)
-    run_missing(cells, workers, quiet)
-    comparison = Comparison.of((read_history(folder) for *_, folder in cells), {c.fingerprint: c.label for c in contenders})
+    labels = {one.fingerprint: one.label for one in contenders}
+    with watching([folder for *_, folder in cells], live, labels, resource, target):
+        run_missing(cells, workers, quiet)
+    comparison = Comparison.of((read_history(folder) for *_, folder in cells), labels)
     show(comparison, resource, target, as_json)
     if report is not None:
         write_report(comparison, report, resource, target, [command_of()])
+
+
+@contextmanager
+def watching(
+    folders: Sequence[Path],
+    live: bool,
+    labels: Mapping[str, str] | None = None,
+    budget: Resource = "rounds",
+    target: float | None = None,
+) -> Iterator[None]:
+    """Serve the page of these runs, if that is wanted, as long as the block runs."""
+    if not live:
+        yield
+        return
+    from fedskew.live import Watched, live_page
+
+    watched = Watched(folders, labels, budget=budget, target=target, commands=[command_of()])
+    with live_page(watched, lambda address: err_console.print(Text(f"live: {address}", style="bold"), soft_wrap=True)):
+        yield
 
 
 def cell(out: Path, contender: Contender, seed: int) -> Path:
@@ -176,3 +198,41 @@ def write_report(comparison: Comparison, path: Path, budget: Resource, target: f
     save_page(comparison, path, budget=budget, target=target, commands=commands)
     size = path.stat().st_size / 1e6
     err_console.print(Text(f"report: {path} ({size:.1f} MB); open it in any browser, it needs no network"), soft_wrap=True)
+
+
+# ---------------------------------------------------------------- export
+
+
+def export(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders that hold some.")],
+    tables: Annotated[
+        Path | None, typer.Option(help="Folder for tidy tables: rounds, choices, transfers, clients, scores.")
+    ] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder for figures for papers, PNG and SVG.")] = None,
+    mlflow: Annotated[str | None, typer.Option(metavar="URI", help="An MLflow tracking store.")] = None,
+    tensorboard: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder for TensorBoard.")] = None,
+) -> None:
+    """Hand runs on: tidy Parquet tables, figures for papers, MLflow, TensorBoard."""
+    if tables is None and figures is None and mlflow is None and tensorboard is None:
+        raise RecipeError("export", "nothing is asked for", "Give --tables, --figures, --mlflow or --tensorboard")
+    comparison = Comparison.read(*runs)
+    if tables is not None:
+        from fedskew.exports import to_parquet
+
+        _say(f"{len(to_parquet(comparison, tables))} tables in {tables}")
+    if figures is not None:
+        from fedskew.report.paper import save_paper_figures
+
+        _say(f"{len(save_paper_figures(comparison, figures))} files in {figures}")
+    if mlflow is not None:
+        from fedskew.exports import to_mlflow
+
+        _say(f"{to_mlflow(comparison, mlflow)} runs logged to {mlflow}")
+    if tensorboard is not None:
+        from fedskew.exports import to_tensorboard
+
+        _say(f"{to_tensorboard(comparison, tensorboard)} runs written; look: tensorboard --logdir {tensorboard}")
+
+
+def _say(text: str) -> None:
+    out_console.print(text, markup=False, highlight=False, soft_wrap=True)

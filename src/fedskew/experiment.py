@@ -27,9 +27,11 @@ from fedskew.records import CLIENTS, FINAL, RECIPE, RESULT, RUN, RunFolder, read
 from fedskew.runtime.faults import Faults, FaultyRuntime
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.local.store import Store
+from fedskew.tidy import rows_of, to_arrow, to_pandas
 from fedskew.types import Layout, Params, RoundRecord, Runtime, State
 
 if TYPE_CHECKING:
+    import pandas as pd
     from torch import nn
 
 OnRound = Callable[[RoundRecord], None]
@@ -66,6 +68,18 @@ class Run:
     def state_dict(self, slot: int = 0) -> dict[str, Params]:
         """The final model as named arrays, ready for ``module.load_state_dict`` after ``torch.from_numpy``."""
         return {name: array.copy() for name, array in self.layout.unpack(self.models[slot]).items()}
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """A tidy table as plain dicts: "rounds", "choices" (a row per client and round), "transfers" or "clients"."""
+        return rows_of(self, table)
+
+    def frame(self, table: str) -> pd.DataFrame:
+        """:meth:`rows` as pandas."""
+        return to_pandas(self.rows(table))
+
+    def arrow(self, table: str) -> Any:
+        """:meth:`rows` as a pyarrow.Table."""
+        return to_arrow(self.rows(table))
 
     def summary(self) -> dict[str, Any]:
         """The numbers that ``fedskew run --json`` prints."""

@@ -34,7 +34,7 @@ METRICS = (
     Metric("at_budget", "at equal budget", 1),
     Metric("client_accuracy", "clients' accuracy", 1),
     Metric("ad", "AD", -1),
-    Metric("sdad", "SDAD", -1),
+    Metric("sdad", "SDAD", 0),
     Metric("rounds_to", "rounds to target", -1, "count", True),
     Metric("bytes_to", "bytes to target", -1, "bytes", True),
     Metric("time_to", "time to target", -1, "seconds", True),

@@ -39,6 +39,7 @@ class Groups:
     """Groups of the clients, found once per seed."""
 
     _found: dict[int, Grouping | None] = field(default_factory=dict)
+    cards: dict[int, dict[str, Any] | None] = field(default_factory=dict)
 
     def of(self, history: History) -> Grouping | None:
         """FedLECC's groups of a run's clients (Clust-PSI-PFL's above a few thousand clients); None without label counts."""
@@ -72,6 +73,12 @@ def _rows(counts: Ints) -> Any:
 
 def federation_of(history: History, groups: Groups) -> dict[str, Any] | None:
     """The card of one run's federation; None if its label counts are not to be had."""
+    if history.seed not in groups.cards:
+        groups.cards[history.seed] = _card(history, groups)
+    return groups.cards[history.seed]
+
+
+def _card(history: History, groups: Groups) -> dict[str, Any] | None:
     counts = _counts(history)
     if counts is None:
         return None

@@ -15,7 +15,7 @@ from fedskew.errors import RunFolderError
 from fedskew.history import RESOURCES, History, Resource
 from fedskew.lineup import shared_text
 from fedskew.report.amounts import difference_text, estimate_text
-from fedskew.report.comparison_table import ACCURACY, caption, shown_metrics, title_of
+from fedskew.report.comparison_table import ACCURACY, DIFFERENCES, caption, shown_metrics, title_of
 from fedskew.report.page.choices import Budget, chains_of, raster_of
 from fedskew.report.page.federation import Groups, federation_of
 from fedskew.types import Floats
@@ -32,10 +32,11 @@ def payload_of(
     target: float | None = None,
     commands: Sequence[str] = (),
     live: bool = False,
+    groups: Groups | None = None,
 ) -> dict[str, Any]:
-    """All of a report. ``live``: the page asks for newer values while the runs go on."""
+    """All of a report. ``live``: the page asks for newer values while the runs go on; ``groups`` are kept in between."""
     histories = [history for entry in comparison.entries for history in entry.histories]
-    groups = Groups()
+    groups = groups or Groups()
     room = Budget.over(histories)
     return {
         "title": f"fedskew: {', '.join(entry.label for entry in comparison.entries)}",
@@ -73,7 +74,7 @@ def _method(entry: Entry, groups: Groups, room: Budget) -> dict[str, Any]:
 def _run(history: History, groups: Groups, room: Budget) -> dict[str, Any]:
     keep = _thinned(history)
     records = [history.rounds[i] for i in keep]
-    series = {
+    series: dict[str, list[Any]] = {
         "round": [record.round for record in records],
         "accuracy": digits([record.accuracy for record in records]),
         "client_accuracy": digits([record.client_accuracy for record in records]),
@@ -162,7 +163,7 @@ def _table(comparison: Comparison, budget: Resource, target: float | None) -> di
 
 def _table_row(found: ComparisonTable, number: int, metrics: Sequence[Any]) -> dict[str, Any]:
     row = found.rows[number]
-    difference = {m.key: difference_text(row.differences[m.key]) for m in metrics if number and m.key in ACCURACY}
+    difference = {m.key: difference_text(row.differences[m.key]) for m in metrics if number and m.key in DIFFERENCES}
     return {
         "label": row.label + ("" if row.central else " †"),
         "cells": [estimate_text(row.estimates[m.key], m) for m in metrics],

@@ -26,7 +26,7 @@ function labelsFigure() {
   return figure({
     id: "labels",
     title: "Who has which labels",
-    hint: () => `Columns: clients, sorted by cluster (${App.data.federation.grouping || "none"}); rows: labels. Darker: a larger share of the client's examples.`,
+    hint: () => `Columns: clients, sorted by cluster (${App.data.federation.grouping || "none"}); rows: labels. Stronger colour: a larger share of the client's examples.`,
     draw: (width) => {
       const { classes } = App.data.federation;
       const bands = heat().shares.length, total = heat().edges.at(-1);

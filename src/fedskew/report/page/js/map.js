@@ -14,7 +14,7 @@ function mapFigure() {
       const zoom = Math.min((width - 60) / (x1 - x0 || 1), (height - 60) / (y1 - y0 || 1));
       const place = (d) => [width / 2 + (d[0] - (x0 + x1) / 2) * zoom, height / 2 - (d[1] - (y0 + y1) / 2) * zoom];
       const largest = Math.max(...dots.map((d) => d[3]));
-      const radius = (d) => (found().clients > 1500 ? 2 + 3 * Math.sqrt(d[3] / largest) : Math.min(16, 5 * Math.sqrt(d[3])));
+      const radius = (d) => (found().clients > 1500 ? 2 + 3 * Math.sqrt(d[3] / largest) : Math.min(18, 6 * Math.sqrt(d[3])));
       const parts = dots.map((d) => {
         const [cx, cy] = place(d);
         return sv("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: radius(d).toFixed(1), style: `fill:${colour(d[2])};fill-opacity:.75;stroke:var(--card);stroke-width:1` });
