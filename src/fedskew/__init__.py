@@ -15,15 +15,20 @@ from fedskew.streams import stream
 from fedskew.version import __version__
 
 if TYPE_CHECKING:
+    from fedskew.comparison import Comparison
     from fedskew.experiment import Run, run
 
-__all__ = ["STAGES", "FedskewError", "Run", "__version__", "run", "stream"]
+__all__ = ["STAGES", "Comparison", "FedskewError", "Run", "__version__", "run", "stream"]
 
 STAGES = ("signal", "distance", "clustering", "selection", "procedure", "aggregation", "accounting")
 
 
 def __getattr__(name: str) -> Any:
-    """``run`` and ``Run`` bring the whole machinery along: loaded when they are first asked for."""
+    """``run``, ``Run`` and ``Comparison`` bring much machinery along: loaded when they are first asked for."""
+    if name == "Comparison":
+        from fedskew import comparison
+
+        return comparison.Comparison
     if name in ("run", "Run"):
         from fedskew import experiment
 

@@ -1,4 +1,4 @@
-"""The command line: ``fedskew run | list | data | measure | privacy``."""
+"""The command line: ``fedskew run | list | data | measure | privacy | compare | report | export``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedskew import cli_measure
+from fedskew import cli_compare, cli_measure
 from fedskew import recipe as recipes
 from fedskew.display import RunProgress, summary_table
 from fedskew.errors import FedskewError, RecipeError, RunError, did_you_mean
@@ -38,6 +38,9 @@ data_app = typer.Typer(help="Datasets: what there is, fetch one, look at one.", 
 app.add_typer(data_app, name="data")
 app.command("measure")(cli_measure.measure)
 app.command("privacy")(cli_measure.privacy)
+app.command("compare")(cli_compare.compare)
+app.command("report")(cli_compare.report)
+app.command("export")(cli_compare.export)
 
 out_console = Console()
 err_console = Console(stderr=True)
@@ -60,6 +63,7 @@ def run(
     target: Annotated[float | None, typer.Option(help="Also say what it took to hold this accuracy, for example 0.9.")] = None,
     as_json: JsonFlag = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Serve the report on this machine while it runs.")] = False,
 ) -> None:
     """Train a federation and keep its records."""
     sys.path += [os.getcwd(), str(Path(recipe).parent)]  # use = "module:function" finds rules here or beside the recipe
@@ -73,7 +77,7 @@ def run(
         for variant in variants
         for number in numbers
     ]
-    with _stoppable():
+    with _stoppable(), cli_compare.watching([folder for *_, folder in jobs], live):
         summaries = _run_one(jobs[0], workers, resume, quiet) if len(jobs) == 1 else _run_many(jobs, workers, resume, quiet)
     if target is not None:
         summaries = [{**summary, "to_target": _to_target(summary["out"], target)} for summary in summaries]

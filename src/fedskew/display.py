@@ -73,6 +73,39 @@ class RunProgress:
         self._progress.update(self._task(number), completed=record.round, facts=facts)
 
 
+class ManyRuns:
+    """Many runs at once: one bar for all of them with the time left, and one line for each that is running now."""
+
+    def __init__(self, titles: Sequence[str], rounds: int, console: Console, *, quiet: bool = False) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}"))
+        self._progress = Progress(*columns, TimeRemainingColumn(elapsed_when_finished=True), console=console, disable=quiet)
+        self._titles, self._rounds = [escape(title) for title in titles], rounds
+        self._done: dict[int, int] = {}  # run -> rounds
+        self._tasks: dict[int, TaskID] = {}
+
+    def __enter__(self) -> ManyRuns:
+        self._progress.start()
+        self._all = self._progress.add_task("all rounds", total=len(self._titles) * self._rounds, facts=self._facts())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def _facts(self) -> str:
+        return f"{sum(done >= self._rounds for done in self._done.values())}/{len(self._titles)} runs"
+
+    def advance(self, number: int, record: RoundRecord) -> None:
+        """A round of run ``number`` has ended."""
+        if number not in self._tasks:
+            self._tasks[number] = self._progress.add_task(self._titles[number], total=self._rounds, facts="")
+        self._done[number] = record.round
+        accuracy = record.client_accuracy if math.isnan(record.accuracy) else record.accuracy
+        shown = {} if math.isnan(accuracy) else {"facts": f"accuracy {accuracy:.3f}"}
+        over = record.round >= self._rounds
+        self._progress.update(self._tasks[number], completed=record.round, visible=not over, **shown)  # type: ignore[arg-type]
+        self._progress.update(self._all, completed=sum(self._done.values()), facts=self._facts())
+
+
 def summary_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
     """The results of one run, a fact per line, or of several, a run per line."""
     facts = [_facts(summary) for summary in summaries]

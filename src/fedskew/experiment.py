@@ -31,10 +31,12 @@ from fedskew.runtime.faults import Faults, FaultyRuntime
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.local.store import Store
 from fedskew.runtime.metered import MeteredRuntime
+from fedskew.tidy import rows_of, to_arrow, to_pandas
 from fedskew.types import Layout, Params, RoundRecord, Runtime, State
 from fedskew.waves import score_clients
 
 if TYPE_CHECKING:
+    import pandas as pd
     from torch import nn
 
 OnRound = Callable[[RoundRecord], None]
@@ -93,7 +95,19 @@ class Run:
     @property
     def joules(self) -> float:
         """What the clients spent: measured where it was, else modelled."""
-        return sum(r.cost.joules if np.isnan(r.measured_joules) else r.measured_joules for r in self.rounds)
+        return sum(r.joules for r in self.rounds)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """A tidy table as plain dicts: "rounds", "choices" (a row per client and round), "transfers" or "clients"."""
+        return rows_of(self, table)
+
+    def frame(self, table: str) -> pd.DataFrame:
+        """:meth:`rows` as pandas."""
+        return to_pandas(self.rows(table))
+
+    def arrow(self, table: str) -> Any:
+        """:meth:`rows` as a pyarrow.Table."""
+        return to_arrow(self.rows(table))
 
     def summary(self) -> dict[str, Any]:
         """The numbers that ``fedskew run --json`` prints. A method with several models has no global accuracy: nan."""
@@ -278,6 +292,7 @@ def _run(
             _check_layout(state, setting, folder)
             facts = {"partition": asdict(shards.train.report), "client_test": shards.client_test}
             folder.begin(facts | ({} if meter is None else {"meter": meter.name}))
+            folder.keep_labels(shards.label_counts, shards.dataset.class_names, shards.train.names)
         state, records = _play(setting, state, folder, resolved["run"]["checkpoint_seconds"], on_round, metered)
         return _finish(resolved, setting, shards, state, records, folder)
 
@@ -353,6 +368,8 @@ def client_columns(setting: Setting, shards: Shards, state: State) -> dict[str, 
         "last_loss": state.loss.tolist(),
         "slot": home.tolist(),
     }
+    if state.clustering is not None:
+        columns["cluster"] = state.clustering.labels.tolist()
     if shards.test is not None:
         scores = score_clients(setting, state, range(size), state.models, home, "test")
         columns |= {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -52,3 +53,13 @@ class RoundRecord:
     measured_joules: float = float("nan")  # with run.energy = "measured" or "codecarbon"; differs from run to run
     client_accuracy: float = float("nan")  # of every client's own model on its own test set, weighted by test examples
     client_loss: float = float("nan")
+
+    @property
+    def simulated_seconds(self) -> float:
+        """How long the round takes on the clients' devices; nan = not modelled."""
+        return self.cost.seconds
+
+    @property
+    def joules(self) -> float:
+        """What the clients spend on it: measured where it was, else modelled; nan = neither."""
+        return self.cost.joules if math.isnan(self.measured_joules) else self.measured_joules

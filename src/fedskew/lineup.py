@@ -1,0 +1,112 @@
+"""Several recipes put on one federation, so that only the method differs.
+
+Data, partition, devices, faults, the model, K, m, rounds and evaluations are the first recipe's (or what the user sets) for
+everybody. What a client does locally and every stage stay the recipe's own. Of the model, ``head_init`` stays the recipe's own
+too: it belongs to methods that read labels off the output layer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedskew.errors import RecipeError
+from fedskew.recipe import Table, expand, fingerprint, load, override, resolve
+
+SHARED = ("data", "partition", "devices", "faults")
+SHARED_RUN = ("rounds", "clients_per_round", "evaluate_every")
+OWN_MODEL = ("head_init",)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One method of a comparison."""
+
+    label: str
+    recipe: Mapping[str, Any]  # resolved
+
+    @property
+    def fingerprint(self) -> str:
+        """What decides its numbers."""
+        return fingerprint(self.recipe)
+
+
+def line_up(sources: Sequence[str | Path | Mapping[str, Any]], settings: Mapping[str, Any] | None = None) -> list[Contender]:
+    """Resolved recipes on the federation of the first one.
+
+    ``settings`` hold for all recipes, or for one of them if the key begins with its name: ``{"fedlecc:selection.top_clusters":
+    3}``. Recipes with a ``[sweep]`` enter once per combination, named after what varies.
+
+    >>> first, second = line_up(["fedavg", "fedlecc"], {"run.rounds": 3})
+    >>> first.recipe["data"] == second.recipe["data"], second.recipe["run"]["rounds"], second.recipe["local"]["epochs"]
+    (True, 3, 5)
+    """
+    loaded = [load(source) for source in sources]
+    if not loaded:
+        raise RecipeError("compare", "no recipe is given", "Name at least one: fedskew list recipes")
+    given = [_own(raw, settings or {}, [r["name"] for r in loaded]) for raw in loaded]
+    lead = resolve(next(expand(override(loaded[0], given[0]))))
+    found = [
+        Contender(label, resolve(_join(raw, lead, own)))
+        for recipe, own in zip(loaded, given, strict=True)
+        for label, raw in _variants(recipe)
+    ]
+    return list({one.fingerprint: one for one in reversed(found)}.values())[::-1]
+
+
+def _own(raw: Table, settings: Mapping[str, Any], names: Sequence[str]) -> Table:
+    """The settings that hold for this recipe."""
+    own: Table = {}
+    for key, value in settings.items():
+        name, colon, rest = key.rpartition(":")
+        if colon and name not in names:
+            raise RecipeError(f"--set {key}", f"'{name}' is not in this comparison", f"It has: {', '.join(names)}")
+        if not colon or name == raw["name"]:
+            own[rest] = value
+    return own
+
+
+def _variants(raw: Table) -> Iterator[tuple[str, Table]]:
+    axes = list(raw.get("sweep", {}))
+    for variant in expand(raw):
+        settings = ", ".join(f"{axis}={variant[axis.partition('.')[0]][axis.partition('.')[2]]}" for axis in axes)
+        yield (f"{raw['name']} {settings}" if axes else str(raw["name"])), variant
+
+
+def _join(raw: Table, lead: Table, own: Table) -> Table:
+    """A recipe on the federation of ``lead``, with its own settings on top."""
+    model = {**lead["model"], **{key: raw["model"][key] for key in OWN_MODEL if key in raw.get("model", {})}}
+    run = {**raw.get("run", {}), **{key: lead["run"][key] for key in SHARED_RUN}}
+    moved: Table = {**raw, **{key: lead[key] for key in SHARED}, "model": model, "run": run}
+    moved.pop("sweep", None)
+    return override(moved, {key: value for key, value in own.items() if key.partition(".")[0] not in SHARED})
+
+
+def shared_text(lead: Mapping[str, Any]) -> str:
+    """One sentence: what all methods of a comparison have in common."""
+    telling = ("alpha", "similarity", "classes_per_client", "column")
+    inside = ", ".join(f"{key} {lead['partition'][key]}" for key in telling if lead["partition"].get(key) is not None)
+    return (
+        f"{lead['data']['use']}, {lead['partition']['use']}{f' ({inside})' if inside else ''}, "
+        f"K = {lead['data']['clients']}, m = {lead['run']['clients_per_round']}, {lead['run']['rounds']} rounds, "
+        f"model {lead['model']['use']}"
+    )
+
+
+def local_note(contenders: Sequence[Contender]) -> str:
+    """What differs in local training, "" if nothing does: a difference in accuracy may come from there."""
+    tables = [one.recipe["local"] for one in contenders]
+    keys = [key for key in tables[0] if any(table[key] != tables[0][key] for table in tables) and key != "report_loss"]
+    if not keys:
+        return ""
+    return f"local training is each recipe's own and differs in {', '.join(keys)}; --set local.{keys[0]}=... makes it equal"
+
+
+def command_of(arguments: Sequence[str] | None = None) -> str:
+    """The command that was given, as a person would type it again."""
+    from shlex import join
+
+    return join(["fedskew", *(sys.argv[1:] if arguments is None else arguments)])

@@ -1,0 +1,64 @@
+"""Numbers as people read them: shares with three digits, bytes, seconds and joules with a unit that fits."""
+
+from __future__ import annotations
+
+import math
+
+from fedskew.estimates import Estimate
+from fedskew.scores import Metric
+
+STEPS: dict[str, tuple[tuple[float, str], ...]] = {
+    "bytes": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")),
+    "seconds": ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms")),
+    "joules": ((3.6e6, "kWh"), (3.6e3, "Wh"), (3.6, "mWh"), (3.6e-3, "µWh")),
+}
+
+
+def amount(value: float, kind: str) -> str:
+    """One number with its unit.
+
+    >>> amount(0.91234, "share"), amount(45.8, "count"), amount(2_410_000, "bytes"), amount(90, "seconds")
+    ('0.912', '45.8', '2.41 MB', '1.5 min')
+    >>> amount(7200, "joules"), amount(float("inf"), "count")
+    ('2 Wh', 'inf')
+    >>> amount(float("nan"), "share")
+    '–'
+    """
+    if math.isnan(value):
+        return "–"
+    if kind == "share":
+        return f"{value:.3f}"
+    if kind == "count":
+        return f"{value:.1f}".removesuffix(".0")
+    steps = STEPS[kind]
+    size, unit = next((step for step in steps if abs(value) >= step[0]), steps[-1])
+    return f"{value / size:.3g} {unit}"
+
+
+def estimate_text(found: Estimate, metric: Metric) -> str:
+    """Mean and half interval; ``>`` where some seeds never reached the target, and how many.
+
+    >>> from fedskew.scores import METRICS
+    >>> estimate_text(Estimate(0.9, 0.88, 0.92, 5), METRICS[0]), estimate_text(Estimate(30.0, 20, 40, 5, 2), METRICS[6])
+    ('0.900 ±0.020', '>30 (2 of 5 never)')
+    """
+    if not found.n:
+        return "–"
+    if found.censored:
+        many = "" if found.censored == found.n else f" ({found.censored} of {found.n} never)"
+        return f">{amount(found.mean, metric.kind)}{many}"
+    half = f" ±{amount(found.half_width, metric.kind)}" if found.half_width > 0 else ""
+    return amount(found.mean, metric.kind) + half
+
+
+def difference_text(found: Estimate) -> str:
+    """A paired difference of shares with its interval; a star where it leaves 0 outside.
+
+    >>> difference_text(Estimate(0.02, 0.01, 0.03, 5)), difference_text(Estimate(-0.02, -0.04, 0.01, 5))
+    ('+0.020 [+0.010, +0.030]*', '-0.020 [-0.040, +0.010]')
+    """
+    if not found.n:
+        return "–"
+    if math.isnan(found.low):
+        return f"{found.mean:+.3f}"
+    return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]{'*' if found.is_real else ''}"

@@ -1,0 +1,99 @@
+"""A comparison in the terminal: what accuracy, then at what cost, methods down the side. Names are text, never markup."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fedskew.comparison import ComparisonTable, TableRow
+from fedskew.measure.counts import printable
+from fedskew.report.amounts import amount, difference_text, estimate_text
+from fedskew.scores import Metric
+
+ACCURACY = ("final", "best", "at_budget", "client_accuracy", "ad", "sdad")
+DIFFERENCES = ("final", "at_budget", "client_accuracy")  # the first two of these that are shown fit 80 columns
+KINDS = {"rounds": "count", "bytes": "bytes", "time": "seconds", "energy": "joules"}
+CellText = Callable[[TableRow, Metric, bool], Text]
+
+
+def show_comparison(found: ComparisonTable, console: Console) -> None:
+    """Print accuracy, differences and cost, and what to know about them."""
+    accuracy, cost = [m for m in shown_metrics(found) if m.key in ACCURACY], [m for m in found.metrics if m.key not in ACCURACY]
+    console.print(_table(found, "recipe", accuracy, _cell))
+    if len(found.rows) > 1:
+        console.print()
+        console.print(
+            _table(
+                found,
+                f"minus {printable(found.rows[0].label, 20)}",
+                [m for m in accuracy if m.key in DIFFERENCES][:2],
+                _difference,
+                first=1,
+            )
+        )
+    if cost:
+        console.print()
+        console.print(_table(found, "recipe", cost, _cell))
+    console.print()
+    for note in caption(found):
+        console.print(Text(note, style="dim"))
+
+
+def shown_metrics(found: ComparisonTable) -> list[Metric]:
+    """Metrics without a column that only repeats another: at equal rounds all is as in the end, if all played as many."""
+    same = all(row.values["at_budget"] == row.values["final"] for row in found.rows)
+    return [m for m in found.metrics if not (m.key == "at_budget" and same)]
+
+
+def _table(found: ComparisonTable, head: str, metrics: Sequence[Metric], cell: CellText, *, first: int = 0) -> Table:
+    table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold")
+    table.add_column(head, overflow="fold")
+    for metric in metrics:
+        table.add_column(title_of(metric, found), justify="right", overflow="fold")
+    for number, row in enumerate(found.rows[first:], start=first):
+        name = Text(printable(row.label, 60) + ("" if row.central else " †"))
+        table.add_row(name, *(cell(row, metric, found.best.get(metric.key) == number) for metric in metrics))
+    return table
+
+
+def _cell(row: TableRow, metric: Metric, best: bool) -> Text:
+    return Text(estimate_text(row.estimates[metric.key], metric), style="bold" if best else "")
+
+
+def _difference(row: TableRow, metric: Metric, best: bool) -> Text:
+    return Text(difference_text(row.differences[metric.key]), no_wrap=True)
+
+
+def title_of(metric: Metric, found: ComparisonTable) -> str:
+    """A column's heading, with the budget or target in it."""
+    if metric.key == "at_budget":
+        return f"at {budget_text(found)}"
+    return metric.title.replace("target", f"{found.target:g}") if metric.to_target else metric.title
+
+
+def budget_text(found: ComparisonTable) -> str:
+    """The budget everybody had, in words."""
+    size = amount(found.budget_size, KINDS[found.budget])
+    return f"{size} rounds" if found.budget == "rounds" else f"equal {found.budget}, {size}"
+
+
+def caption(found: ComparisonTable) -> list[str]:
+    """The small print below a table."""
+    seeds = sorted({len(row.seeds) for row in found.rows})
+    number = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    lines = [
+        f"mean over {number} seed{'s' if seeds[-1] > 1 else ''}, ± 95 % t-interval; final = mean of the last five evaluations; "
+        "differences are paired by seed, [95 % bootstrap interval], * = 0 is outside; "
+        "bold: better than every other row in that sense"
+    ]
+    if seeds[-1] < 3:
+        lines.append("fewer than 3 seeds: no difference is called real")
+    if math.isnan(found.budget_size):
+        lines.append(f"no figures at equal {found.budget}: not every run has an account of it")
+    if any(not row.central for row in found.rows):
+        lines.append("† no global model: accuracy of the clients' own models on their own test sets")
+    return [*lines, *found.notes]

@@ -1,0 +1,159 @@
+"""The federation card: skew figures, label heat map, map of the clients, and the order in which clients are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedskew.distance import skew_figures
+from fedskew.errors import FedskewError
+from fedskew.history import History
+from fedskew.measure.counts import Counts, settle
+from fedskew.measure.groups import PAPER_RULES, Grouping, group
+from fedskew.measure.measurement import Measurement, measure, signal_of
+from fedskew.measure.sources import counts_of_run
+from fedskew.measure.wording import verdict
+from fedskew.report.client_map import principal_plane
+from fedskew.report.heatmap import make_bands, sort_clients
+from fedskew.types import Ints
+
+MOST_MEASURED = 2_000  # clients: above, three groupings take longer than a person waits for a report
+MOST_BANDS = 400  # columns of the heat map
+MOST_DOTS = 1_500  # places on the map
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """Clients in the order they are drawn, and the cluster of each in that order (-1: none)."""
+
+    clients: Ints  # (K,)
+    labels: Ints  # (K,)
+    how: str
+
+
+@dataclass(eq=False)
+class Groups:
+    """Groups of the clients, found once per seed."""
+
+    _found: dict[int, Grouping | None] = field(default_factory=dict)
+    cards: dict[int, dict[str, Any] | None] = field(default_factory=dict)
+
+    def of(self, history: History) -> Grouping | None:
+        """FedLECC's groups of a run's clients (Clust-PSI-PFL's above a few thousand clients); None without label counts."""
+        if history.seed not in self._found:
+            counts = None if history.counts is None else Counts(history.counts, history.client_names, history.class_names)
+            rule = PAPER_RULES[1 if history.num_clients <= MOST_MEASURED else 0]
+            try:
+                self._found[history.seed] = (
+                    None if counts is None else group(signal_of(counts, "histogram", {}), rule, history.seed)
+                )
+            except FedskewError:  # for example one client only: nothing to group
+                self._found[history.seed] = None
+        return self._found[history.seed]
+
+    def order(self, history: History) -> Order:
+        """By the run's own clusters, else by the federation's groups, else by number."""
+        size = history.num_clients
+        own, found = history.clients.get("cluster"), self.of(history)
+        if own is None and found is None:
+            return Order(np.arange(size), np.full(size, -1), "clients by number")
+        labels = np.array(own, np.int64) if own is not None else found.clustering.labels  # type: ignore[union-attr]
+        how = "clients by the method's own clusters" if own is not None else f"clients by cluster ({found.how})"  # type: ignore[union-attr]
+        rows = np.eye(1)[np.zeros(size, np.int64)] if history.counts is None else _rows(history.counts)
+        clients = sort_clients(rows, labels)
+        return Order(clients, labels[clients], how)
+
+
+def _rows(counts: Ints) -> Any:
+    return counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
+
+
+def federation_of(history: History, groups: Groups) -> dict[str, Any] | None:
+    """The card of one run's federation; None if its label counts are not to be had."""
+    if history.seed not in groups.cards:
+        groups.cards[history.seed] = _card(history, groups)
+    return groups.cards[history.seed]
+
+
+def _card(history: History, groups: Groups) -> dict[str, Any] | None:
+    counts = _counts(history)
+    if counts is None:
+        return None
+    grouping = groups.of(history)
+    found = measure(counts, seed=history.seed) if counts.num_clients <= MOST_MEASURED else None
+    known = np.flatnonzero(counts.table.sum(axis=1) > 0)
+    rows = _rows(counts.table)[known]
+    labels = np.zeros(len(known), np.int64) if grouping is None else grouping.clustering.labels[known]
+    return {
+        "seed": history.seed,
+        "verdict": "" if found is None else verdict(found),
+        "facts": _facts(counts, found),
+        "grouping": "" if grouping is None else grouping.how,
+        "classes": list(counts.labels),
+        "names": list(counts.clients) if counts.num_clients <= MOST_MEASURED else None,
+        "heat": _heat(rows, labels, known),
+        "map": _map(rows, labels, known),
+    }
+
+
+def _counts(history: History) -> Counts | None:
+    if history.counts is not None:
+        return settle(Counts(history.counts, history.client_names, history.class_names, "run"))
+    try:  # folders written by earlier versions keep no counts: deal the data again
+        return counts_of_run(history.folder)[0] if history.folder is not None else None
+    except FedskewError:
+        return None
+
+
+def _facts(counts: Counts, found: Measurement | None) -> list[list[str]]:
+    """(figure, value, what to compare it with)."""
+    f = skew_figures(counts.table) if found is None else found.figures
+    sizes = f"{f.size_min:,.0f} / {f.size_median:,.0f} / {f.size_max:,.0f}"
+    ceilings: Mapping[str, float] = {} if found is None else {"hd": found.hd_ceiling, "jsd": found.jsd_ceiling}
+    afls = (
+        ""
+        if found is None
+        else f"AFLS: {'sequential' if found.sequential else 'parallel'} (threshold {found.omega_threshold:.2f})"
+    )
+    return [
+        ["clients", f"{f.num_clients:,}", f"{len(f.empty_clients)} without examples" if len(f.empty_clients) else ""],
+        ["examples", f"{f.num_examples:,.0f}", f"per client {sizes} (min / median / max)"],
+        [
+            "classes",
+            f"{f.num_classes}",
+            f"per client {f.classes_min} / {f.classes_mean:.1f} / {f.classes_max} (min / mean / max)",
+        ],
+        ["HD", f"{f.hd:.3f}", f"ceiling {ceilings['hd']:.3f}" if ceilings else ""],
+        ["JSD", f"{f.jsd:.3f}", f"ceiling {ceilings['jsd']:.3f}" if ceilings else ""],
+        ["WPSI", f"{f.wpsi:.3f}", "0 = all alike"],
+        ["omega", f"{f.omega:.3f}", afls],
+        ["size Gini", f"{f.size_gini:.3f}", "0 = all as large"],
+    ]
+
+
+def _heat(rows: Any, labels: Ints, known: Ints) -> dict[str, Any]:
+    """Shares of the labels in per cent, a row per band of clients, sorted by cluster."""
+    order = sort_clients(rows, labels)
+    bands = make_bands(rows[order], labels[order], MOST_BANDS)
+    single = len(bands.edges) - 1 == len(order)
+    return {
+        "edges": bands.edges,
+        "clients": known[order] if single else None,
+        "shares": np.round(1000 * bands.rows).astype(int).tolist(),
+        "cluster_edges": bands.cluster_edges,
+        "clusters": bands.clusters,
+    }
+
+
+def _map(rows: Any, labels: Ints, known: Ints) -> dict[str, Any]:
+    """One dot per place: x, y, cluster, number of clients, one of them."""
+    places, shares = principal_plane(np.sqrt(rows))
+    span = max(float(np.ptp(places, axis=0).max()), 1e-12)
+    cells = 400 if len(rows) <= MOST_DOTS else 50
+    grid = np.column_stack([np.round(places / span * cells).astype(np.int64), labels])
+    _, first, sizes = np.unique(grid, axis=0, return_index=True, return_counts=True)
+    dots = np.column_stack([np.round(places[first] / span, 4), labels[first], sizes, known[first]])
+    return {"dots": dots.tolist(), "explained": np.round(shares, 3), "clients": len(rows)}

@@ -1,0 +1,197 @@
+"""What the page shows, as plain values: the federation, every method's runs, the table, the commands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import tomli_w
+
+from fedskew.comparison import Comparison, ComparisonTable, Entry
+from fedskew.errors import RunFolderError
+from fedskew.history import RESOURCES, History, Resource
+from fedskew.lineup import shared_text
+from fedskew.report.amounts import difference_text, estimate_text
+from fedskew.report.comparison_table import ACCURACY, DIFFERENCES, caption, shown_metrics, title_of
+from fedskew.report.page.choices import Budget, chains_of, raster_of
+from fedskew.report.page.federation import Groups, federation_of
+from fedskew.types import Floats
+from fedskew.version import __version__
+
+MOST_POINTS = 1_000  # of one learning curve
+MOST_CLIENTS = 400  # accuracies of one run; above, as many quantiles
+
+
+def payload_of(
+    comparison: Comparison,
+    *,
+    budget: Resource = "rounds",
+    target: float | None = None,
+    commands: Sequence[str] = (),
+    live: bool = False,
+    groups: Groups | None = None,
+) -> dict[str, Any]:
+    """All of a report. ``live``: the page asks for newer values while the runs go on; ``groups`` are kept in between."""
+    histories = [history for entry in comparison.entries for history in entry.histories]
+    groups = groups or Groups()
+    room = Budget.over(histories)
+    return {
+        "title": f"fedskew: {', '.join(entry.label for entry in comparison.entries)}",
+        "version": __version__,
+        "made": datetime.now(UTC).isoformat(timespec="minutes"),
+        "live": live,
+        "shared": shared_text(histories[0].recipe),
+        "notes": comparison.notes(),
+        "commands": [*commands, *_commands(comparison)],
+        "federation": federation_of(histories[0], groups),
+        "table": _table(comparison, budget, target),
+        "methods": [_method(entry, groups, room) for entry in comparison.entries],
+        "resources": list(RESOURCES),
+        "t95": _t_quantiles(max(len(entry.histories) for entry in comparison.entries)),
+    }
+
+
+def _method(entry: Entry, groups: Groups, room: Budget) -> dict[str, Any]:
+    recipe = entry.recipe
+    return {
+        "label": entry.label,
+        "description": recipe.get("description", ""),
+        "citation": recipe.get("citation", ""),
+        "stages": {
+            key: recipe[key]["use"]
+            for key in ("signal", "distance", "clustering", "selection", "procedure", "aggregation")
+            if key in recipe
+        },
+        "recipe": tomli_w.dumps(_no_none(recipe)),
+        "rounds": recipe["run"]["rounds"],
+        "runs": [_run(history, groups, room) for history in entry.histories],
+    }
+
+
+def _run(history: History, groups: Groups, room: Budget) -> dict[str, Any]:
+    keep = _thinned(history)
+    records = [history.rounds[i] for i in keep]
+    series: dict[str, list[Any]] = {
+        "round": [record.round for record in records],
+        "accuracy": digits([record.accuracy for record in records]),
+        "client_accuracy": digits([record.client_accuracy for record in records]),
+        "loss": digits([record.test_loss for record in records]),
+        **{key: digits(history.spent(key)[keep], 6) for key in RESOURCES if key != "rounds"},
+    }
+    order = groups.order(history)
+    return {
+        "seed": history.seed,
+        "finished": history.finished,
+        "folder": str(history.folder or ""),
+        "series": {key: values for key, values in series.items() if any(v is not None for v in values)},
+        "chosen": raster_of(history, order, room),
+        "plan": chains_of(history, room),
+        "accuracies": _accuracies(history),
+        "ledger": _ledger(history),
+        "failures": _failures(history),
+    }
+
+
+def _thinned(history: History) -> list[int]:
+    """Positions of the records that are drawn: all, or evenly spaced evaluated ones."""
+    wanted = list(range(len(history.rounds)))
+    known = history.evaluated[0].tolist()
+    if len(wanted) > MOST_POINTS:
+        wanted = known or wanted
+    if len(wanted) > MOST_POINTS:
+        wanted = [wanted[i] for i in np.linspace(0, len(wanted) - 1, MOST_POINTS).astype(int)]
+    return wanted
+
+
+def digits(values: Sequence[float] | Floats, significant: int = 4) -> list[float | None]:
+    """Rounded to save room; nan is None.
+
+    >>> digits([0.123456, float("nan"), 1234567.0], 4)
+    [0.1235, None, 1235000]
+    """
+    found: list[float | None] = []
+    for value in np.asarray(values, np.float64).tolist():
+        short = float(f"{value:.{significant}g}") if value == value else None
+        found.append(int(short) if short is not None and short == int(short) and abs(short) < 1e15 else short)
+    return found
+
+
+def _accuracies(history: History) -> list[float | None]:
+    found = np.array(history.clients.get("accuracy", []), np.float64)
+    found = np.sort(found[~np.isnan(found)])
+    if len(found) > MOST_CLIENTS:
+        found = np.quantile(found, np.linspace(0, 1, MOST_CLIENTS), method="inverted_cdf")
+    return digits(found)
+
+
+def _ledger(history: History) -> list[list[Any]]:
+    """(direction, kind, bytes, bytes with multicast) over the whole run."""
+    sums: dict[tuple[str, str], list[int]] = {}
+    for t in (t for record in history.rounds for t in record.transfers):
+        cell = sums.setdefault((t.direction, t.kind), [0, 0])
+        cell[0] += t.bytes
+        cell[1] += t.multicast
+    return [[*key, *cell] for key, cell in sorted(sums.items())]
+
+
+def _failures(history: History) -> dict[str, Any]:
+    """How often each reason came up, and how many clients failed in each round where any did."""
+    reasons = Counter(why for record in history.rounds for why in record.failures.values())
+    rounds = [[record.round, len(record.failures)] for record in history.rounds if record.failures]
+    most = reasons.most_common(30)
+    rest = sum(reasons.values()) - sum(number for _, number in most)
+    return {"reasons": [*most, *([["other reasons", rest]] if rest else [])], "rounds": rounds[:MOST_POINTS]}
+
+
+def _table(comparison: Comparison, budget: Resource, target: float | None) -> dict[str, Any] | None:
+    try:
+        found = comparison.table(target=target, budget=budget)
+    except RunFolderError:  # nothing is finished yet
+        return None
+    metrics = shown_metrics(found)
+    return {
+        "columns": [
+            {"title": title_of(metric, found), "key": metric.key, "accuracy": metric.key in ACCURACY} for metric in metrics
+        ],
+        "rows": [_table_row(found, number, metrics) for number in range(len(found.rows))],
+        "caption": caption(found),
+    }
+
+
+def _table_row(found: ComparisonTable, number: int, metrics: Sequence[Any]) -> dict[str, Any]:
+    row = found.rows[number]
+    difference = {m.key: difference_text(row.differences[m.key]) for m in metrics if number and m.key in DIFFERENCES}
+    return {
+        "label": row.label + ("" if row.central else " †"),
+        "cells": [estimate_text(row.estimates[m.key], m) for m in metrics],
+        "best": [found.best.get(m.key) == number for m in metrics],
+        "differences": [difference.get(m.key, "") for m in metrics],
+    }
+
+
+def _commands(comparison: Comparison) -> list[str]:
+    """One command per method that makes its runs again from the recipe the page carries."""
+    return [
+        f"fedskew run {_file_name(entry.label)}.toml --seeds {','.join(str(history.seed) for history in entry.histories)}"
+        for entry in comparison.entries
+    ]
+
+
+def _file_name(label: str) -> str:
+    return "".join(c if c.isalnum() or c in "_-" else "_" for c in label)
+
+
+def _t_quantiles(most: int) -> list[float]:
+    """0.975 quantile of Student's t by number of seeds; 0 where there is no interval."""
+    from scipy.stats import t
+
+    return [0.0, 0.0, *(round(float(t.ppf(0.975, n - 1)), 4) for n in range(2, most + 1))]
+
+
+def _no_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _no_none(v) for k, v in value.items() if v is not None}
+    return [_no_none(v) for v in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,198 @@
+"""Comparisons: figures computed by hand, intervals as scipy has them, and nothing compared that does not belong together."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedskew.comparison import Comparison
+from fedskew.errors import DataError, RunFolderError
+from fedskew.estimates import Estimate, mean_interval, paired_difference
+from fedskew.history import History
+from fedskew.report.amounts import estimate_text
+from fedskew.scores import METRICS, reached, scores_of, to_target
+from fedskew.types import Chain, RoundRecord, Transfer
+
+METRIC = {metric.key: metric for metric in METRICS}
+
+
+def record(round, accuracy, *, bytes=100, clients=(0,), joules=math.nan, seconds=math.nan, client_accuracy=math.nan):
+    chains = tuple(Chain(0, (client,)) for client in clients) if round else ()
+    moved = (Transfer("down", "model", bytes, bytes),) if round else ()
+    return RoundRecord(round, chains, {}, {}, moved, accuracy, 1.0, 0.1, {}, seconds, joules, client_accuracy)
+
+
+def history(name="a", seed=0, accuracies=(0.1, 0.5, 0.6), *, data="digits", clients=None, finished=True, **each):
+    recipe = {"name": name, "data": {"use": data, "clients": 4}}
+    rounds = [record(t, accuracy, **each) for t, accuracy in enumerate(accuracies)]
+    return History(recipe, seed, rounds, clients or {}, finished=finished)
+
+
+# ---------------------------------------------------------------- estimates
+
+
+def test_the_t_interval_is_scipys():
+    values = np.random.default_rng(0).normal(size=7)
+    found = mean_interval(values)
+    low, high = stats.t.interval(0.95, 6, loc=values.mean(), scale=stats.sem(values))
+    assert (found.mean, found.low, found.high) == pytest.approx((values.mean(), low, high))
+
+
+def test_unknown_values_are_left_out_and_one_seed_has_no_interval():
+    found = mean_interval([0.5, math.nan])
+    assert (found.mean, found.n) == (0.5, 1)
+    assert math.isnan(found.low)
+    assert mean_interval([math.nan]).n == 0
+
+
+def test_the_bootstrap_agrees_with_scipys_percentile_interval():
+    ours, theirs = np.random.default_rng(1).normal(0.3, 1, 12), np.zeros(12)
+    found = paired_difference(dict(enumerate(ours)), dict(enumerate(theirs)))
+    parity = stats.bootstrap((ours,), np.mean, method="percentile", n_resamples=20_000, rng=np.random.default_rng(2))
+    assert found.low == pytest.approx(parity.confidence_interval.low, abs=0.03)
+    assert found.high == pytest.approx(parity.confidence_interval.high, abs=0.03)
+    assert found == paired_difference(dict(enumerate(ours)), dict(enumerate(theirs)))  # seeded
+
+
+def test_a_difference_is_real_only_with_three_seeds_and_zero_outside():
+    two = paired_difference({0: 1.0, 1: 2.0}, {0: 0.0, 1: 0.0})
+    assert two.low > 0
+    assert not two.is_real
+    assert paired_difference({0: 1.0, 1: 2.0, 2: 1.5}, {0: 0.0, 1: 0.0, 2: 0.0}).is_real
+    assert not paired_difference({0: 1.0, 1: -2.0, 2: 1.5}, {0: 0.0, 1: 0.0, 2: 0.0}).is_real
+
+
+# ---------------------------------------------------------------- scores
+
+
+def test_scores_by_hand():
+    played = history(
+        accuracies=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7), clients={"accuracy": [1.0, 0.6], "test_examples": [30, 10]}
+    )
+    found = scores_of(played)
+    assert found["final"] == pytest.approx(0.5)  # mean of .3 to .7
+    assert found["best"] == 0.7
+    assert found["client_accuracy"] == pytest.approx(0.9)
+    assert (found["ad"], found["sdad"]) == pytest.approx((0.2, 0.2))
+    assert found["bytes"] == 600
+    assert found["jain"] == pytest.approx(1 / 4)  # one of four clients did everything
+    assert found["never"] == 0.75
+    assert math.isnan(found["time"])
+
+
+def test_three_evaluations_in_a_row_reach_a_target():
+    assert reached([0.9, 0.9, 0.1, 0.9, 0.9, 0.9], 0.9) == 3
+    played = history(accuracies=(0.1, 0.9, 0.95, 0.9), joules=2.0, seconds=3.0)
+    found = to_target(played, 0.9)
+    assert found["rounds_to"] == (1, False)
+    assert found["bytes_to"] == (100, False)
+    assert found["energy_to"] == (4.0, False)  # round 0 costs as well
+    assert to_target(played, 0.96)["rounds_to"] == (3, True)
+
+
+def test_a_round_zero_without_an_account_costs_nothing():
+    rounds = [record(0, 0.1), record(1, 0.5, joules=2.0), record(2, 0.6, joules=3.0)]
+    assert History({"name": "a", "data": {"clients": 2}}, 0, rounds).spent("energy").tolist() == [0, 2, 5]
+
+
+def test_a_method_with_several_models_is_judged_by_its_clients():
+    rounds = [record(0, 0.1), record(1, math.nan, client_accuracy=0.8), record(2, math.nan, client_accuracy=0.9)]
+    known, accuracies, central = History({"name": "a", "data": {"clients": 2}}, 0, rounds).evaluated
+    assert (known.tolist(), accuracies.tolist(), central) == ([1, 2], [0.8, 0.9], False)
+
+
+# ---------------------------------------------------------------- the table
+
+
+def test_equal_bytes_cut_off_the_expensive_method():
+    cheap = [history("cheap", s, (0.1, 0.5, 0.6), bytes=100) for s in range(3)]
+    dear = [history("dear", s, (0.1, 0.7, 0.9), bytes=200) for s in range(3)]
+    table = Comparison.of(cheap + dear).table(budget="bytes")
+    assert table.budget_size == 200
+    assert table.rows[0].estimates["at_budget"].mean == pytest.approx(0.55)
+    assert table.rows[1].estimates["at_budget"].mean == pytest.approx(0.7)  # one round of two
+    assert table.best["at_budget"] == 1
+    assert table.best["bytes"] == 0
+
+
+def test_bold_needs_a_real_difference():
+    ours = [history("ours", s, (0.1, 0.5 + d)) for s, d in enumerate((0.2, -0.1, 0.1, -0.05))]
+    base = [history("base", s, (0.1, 0.5)) for s in range(4)]
+    assert "final" not in Comparison.of(base + ours).table().best
+    better = [history("better", s, (0.1, 0.6 + s / 100)) for s in range(4)]
+    assert Comparison.of(base + better).table().best["final"] == 1
+    # the best must beat the runner-up too, not only the first row
+    twin = [history("twin", s, (0.1, 0.6 + (3 - s) / 100)) for s in range(4)]
+    assert "final" not in Comparison.of(base + better + twin).table().best
+
+
+def test_a_censored_cost_is_a_bound_and_never_best():
+    slow = [history("slow", s, (0.1, 0.2, 0.3, 0.4)) for s in range(3)]
+    fast = [history("fast", s, (0.1, 0.95, 0.95, 0.95)) for s in range(3)]
+    table = Comparison.of(slow + fast).table(target=0.9)
+    assert estimate_text(table.rows[0].estimates["rounds_to"], METRIC["rounds_to"]) == ">3"
+    assert estimate_text(Estimate(2.0, 1.0, 3.0, 3, 1), METRIC["rounds_to"]) == ">2 (1 of 3 never)"
+    assert table.best["rounds_to"] == 1
+
+
+def test_differences_use_the_seeds_both_have():
+    base = [history("base", s, (0.1, 0.5)) for s in (0, 1)]
+    ours = [history("ours", s, (0.1, 0.5 + s / 10)) for s in (1, 2)]
+    table = Comparison.of(base + ours).table()
+    assert table.rows[1].differences["final"].n == 1
+    assert table.rows[1].differences["final"].mean == pytest.approx(0.1)
+    assert any("different seeds" in note for note in table.notes)
+
+
+def test_tidy_tables_agree_with_pandas_and_arrow():
+    pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    found = Comparison.of([history("a", 0), history("b", 0)])
+    rows = found.rows("rounds")
+    assert [(row["recipe"], row["round"], row["accuracy"]) for row in rows[:3]] == [("a", 0, 0.1), ("a", 1, 0.5), ("a", 2, 0.6)]
+    assert len(rows) == len(found.frame("rounds")) == found.arrow("rounds").num_rows == 6
+    assert found.frame("transfers").bytes.sum() == 400
+    assert found.frame("choices").client.tolist() == [0, 0, 0, 0]
+    assert {row["metric"] for row in found.rows("scores")} >= {"final", "best", "jain"}
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def test_mixed_datasets_are_refused():
+    with pytest.raises(RunFolderError, match=r"differs from a, seed 0 in data.use \('mnist' instead of 'digits'\)"):
+        Comparison.of([history("a"), history("b", data="mnist")])
+
+
+def test_other_clients_under_the_same_seed_are_refused():
+    from dataclasses import replace
+
+    ours = replace(history("a"), counts=np.ones((4, 2), np.int64))
+    with pytest.raises(RunFolderError, match="other clients"):
+        Comparison.of([ours, replace(history("b"), counts=np.full((4, 2), 2))])
+
+
+def test_the_same_run_twice_is_refused():
+    with pytest.raises(RunFolderError, match="the same run"):
+        Comparison.of([history("a", 1), history("a", 1)])
+
+
+def test_a_run_still_going_is_named_and_left_out():
+    found = Comparison.of([history("a", 0), history("a", 1, finished=False)])
+    table = found.table()
+    assert table.rows[0].seeds == (0,)
+    assert "not finished" in table.notes[0]
+    with pytest.raises(RunFolderError, match="no run is finished"):
+        Comparison.of([history("a", 0, finished=False)]).table()
+
+
+def test_nothing_and_nonsense_are_refused():
+    with pytest.raises(DataError, match="there are no runs"):
+        Comparison.of([])
+    with pytest.raises(DataError, match="not an accuracy"):
+        Comparison.of([history()]).table(target=90)
+    with pytest.raises(DataError, match="no table 'round'"):
+        Comparison.of([history()]).rows("round")
