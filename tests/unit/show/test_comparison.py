@@ -14,7 +14,7 @@ from fedskew.estimates import Estimate, mean_interval, paired_difference
 from fedskew.history import History
 from fedskew.report.amounts import estimate_text
 from fedskew.scores import METRICS, reached, scores_of, to_target
-from fedskew.types import Chain, RoundRecord, Transfer
+from fedskew.types import Chain, Cost, RoundRecord, Transfer
 
 METRIC = {metric.key: metric for metric in METRICS}
 
@@ -22,7 +22,8 @@ METRIC = {metric.key: metric for metric in METRICS}
 def record(round, accuracy, *, bytes=100, clients=(0,), joules=math.nan, seconds=math.nan, client_accuracy=math.nan):
     chains = tuple(Chain(0, (client,)) for client in clients) if round else ()
     moved = (Transfer("down", "model", bytes, bytes),) if round else ()
-    return RoundRecord(round, chains, {}, {}, moved, accuracy, 1.0, 0.1, {}, seconds, joules, client_accuracy)
+    cost = Cost(seconds, joules)
+    return RoundRecord(round, chains, {}, {}, moved, accuracy, 1.0, 0.1, {}, cost, client_accuracy=client_accuracy)
 
 
 def history(name="a", seed=0, accuracies=(0.1, 0.5, 0.6), *, data="digits", clients=None, finished=True, **each):
