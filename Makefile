@@ -35,7 +35,7 @@ format: $(READY) ## put the code into its standard form
 	$(BIN)/ruff check --fix src tests benchmarks
 
 bench: $(READY) ## speed against a bare PyTorch loop and Flower's simulation, memory, scaling, clustering, selection
-	@status=0; for script in rounds scale clustering selection flower; do \
+	@status=0; for script in rounds scale clustering selection slots flower; do \
 	  $(BIN)/python benchmarks/$$script.py || status=1; done; exit $$status
 
 bench-flower: $(READY) ## the same job on Flower's simulation engine, in an environment of its own
