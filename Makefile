@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench bench-flower evidence-estimation evidence-participation clean
+.PHONY: help setup demo test check format bench bench-flower evidence-estimation evidence-participation evidence-personal clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ evidence-estimation: $(READY) ## METHODS 8.3 again: how well label proportions c
 
 evidence-participation: $(READY) ## paper 001 Fig 6 again: who takes part under BACSA, BACSA-SNR and greedy
 	$(BIN)/python evidence/participation.py
+
+evidence-personal: $(READY) ## paper 004 Tables III-IV and Fig 8 again: personalised methods and references on ACSIncome
+	$(BIN)/python evidence/personal.py
 
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

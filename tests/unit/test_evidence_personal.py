@@ -23,7 +23,8 @@ def rows(personal):
     figures = {"FedAvg": (0.60, 0.70), "CFL": (0.80, 0.86)}
     return [
         {
-            "setting": "S 0", "seed": seed, "method": method, "models": 1, "seconds": 1.0, "weighted": figures.get(method, (0.5, 0.5))[seed],
+            "setting": "S 0", "seed": seed, "method": method, "models": 1, "seconds": 1.0,
+            "weighted": figures.get(method, (0.5, 0.5))[seed],
             "ad": 0.3, "sdad": 0.1, "worst10": 0.2, "jain": 0.9, "accuracy": [0.5, 1.0, None],
         }
         for method in personal.ROWS
