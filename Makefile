@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check format bench bench-flower clean
-.PHONY: evidence-estimation evidence-participation evidence-ablation evidence-afls evidence-orders
+.PHONY: evidence-estimation evidence-participation evidence-ablation evidence-afls evidence-orders evidence-personal
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,7 +36,7 @@ format: $(READY) ## put the code into its standard form
 	$(BIN)/ruff check --fix src tests benchmarks evidence
 
 bench: $(READY) ## speed against a bare PyTorch loop and Flower's simulation, optimisers, memory, scaling, clustering, selection
-	@status=0; for script in rounds optimisers scale clustering selection flower; do \
+	@status=0; for script in rounds optimisers scale slots clustering selection flower; do \
 	  $(BIN)/python benchmarks/$$script.py || status=1; done; exit $$status
 
 bench-flower: $(READY) ## the same job on Flower's simulation engine, in an environment of its own
@@ -56,6 +56,9 @@ evidence-afls: $(READY) ## paper 003 again on CIFAR-10: what AFLS chooses, both 
 
 evidence-orders: $(READY) ## six methods on Fashion-MNIST in accuracy, bytes, simulated time and energy
 	$(BIN)/python evidence/orders.py
+
+evidence-personal: $(READY) ## paper 004 Tables III-IV and Fig 8 again: personalised methods and references on ACSIncome
+	$(BIN)/python evidence/personal.py
 
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -170,24 +170,30 @@ def paper_table() -> str:
 def draw(rows: Sequence[Mapping[str, Any]], settings: Sequence[str], path: Path) -> None:
     """Fig 8: the distribution of local accuracy over the clients of all seeds; references are grey."""
     from fedskew.accounting.fairness import ecdf
-    from fedskew.report.style import COLOURS, INK, drawing, new_figure, title
+    from fedskew.report.style import COLOURS, GREY, INK, SOFT, drawing, new_figure, title
 
-    dashes = {"local only": "--", "fine-tuned FedAvg": "-.", "majority class": ":", "centralised": (0, (5, 1, 1, 1, 1, 1))}
+    dashes: dict[str, tuple[str, str]] = {  # references: no colour
+        "local only": ("--", INK),
+        "fine-tuned FedAvg": ("-.", SOFT),
+        "majority class": (":", INK),
+        "centralised": ("-", GREY),
+    }
     methods = [name for name in ROWS if name not in dashes]
     with drawing():
-        figure = new_figure(4.2 * len(settings), 3.9)
+        figure = new_figure(2.0 + 4.2 * len(settings), 4.2)
         panels = np.atleast_1d(figure.subplots(1, len(settings), sharey=True))
         for axes, setting in zip(panels, settings, strict=True):
             for name in ROWS:
                 mine = [r["accuracy"] for r in rows if (r["setting"], r["method"]) == (setting, name)]
                 values, shares = ecdf(np.array(mine, np.float64))
-                look = {"color": INK, "linestyle": dashes[name]} if name in dashes else {"color": COLOURS[methods.index(name)]}
-                look["linewidth"] = 2.4 if name == "Clust-PSI-PFL" else 1.3
-                axes.step([0, *values, 1], [0, *shares, 1], where="post", label=name, **look)
+                style, colour = dashes.get(name, ("-", COLOURS[methods.index(name)] if name in methods else INK))
+                width = 2.6 if name == "Clust-PSI-PFL" else 1.8 if name in dashes else 1.2
+                steps = [0, *values, 1], [0, *shares, 1]
+                axes.step(*steps, where="post", label=name, color=colour, linestyle=style, linewidth=width)
             axes.set_xlabel("accuracy a on the client's own test set")
             axes.set_xlim(0, 1.005)
-            title(axes, setting, "share of clients with accuracy at most a: lower is better")
-        panels[0].set_ylabel("share of clients")
+            title(axes, setting)
+        panels[0].set_ylabel("share of clients with accuracy ≤ a (lower is better)")
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside right center")
         figure.savefig(path, dpi=150)

@@ -27,14 +27,20 @@ Embedding: TypeAlias = Literal["frozen_random", "frozen_file", "trainable"]
 
 
 def embedding(shape: Shape, num_classes: int, *, vocab: int = 10_000, width: int = 16, hidden: int = 8) -> Module:
-    """Embedding, flatten, 8 ReLU units (paper 004, Amazon): 172,862 weights for 100 tokens and 6 classes."""
+    """Embedding, flatten, 8 ReLU units (paper 004, Amazon): 172,862 weights for 100 tokens and 6 classes.
+
+    Word vectors begin uniform within 0.05 of 0, Keras' default. From torch's standard normal ones ten IID clients reached 0.32
+    (the share of the largest class) in 8 rounds of 5 epochs of Adam 1e-3, from these 0.63.
+    """
     from torch import nn
 
     length = read_length("model embedding", shape)
     check_sizes("model embedding", vocab=vocab, width=width, hidden=hidden)
     check_memory("model embedding", vocab * width, "vocab x width")
+    words = nn.Embedding(vocab, width)
+    nn.init.uniform_(words.weight, -0.05, 0.05)
     dense = [nn.Linear(length * width, hidden), nn.ReLU(), nn.Linear(hidden, num_classes)]
-    return nn.Sequential(nn.Embedding(vocab, width), nn.Flatten(), *dense)
+    return nn.Sequential(words, nn.Flatten(), *dense)
 
 
 def lstm(

@@ -30,12 +30,14 @@ def cache(tmp_path_factory):
 @needs_shared
 @pytest.mark.parametrize(
     ("name", "model", "clients", "chance"),
-    [("acsincome", "logistic", 40, 0.5), ("serengeti", "mlp500", 20, 1 / 11), ("amazon", "embedding", 10, 0.28)],
+    [("acsincome", "logistic", 40, 0.5), ("serengeti", "mlp500", 20, 1 / 11), ("amazon", "embedding", 10, 0.35)],
 )
 def test_one_model_per_cluster_from_file_to_fairness(name, model, clients, chance):
     settings = {**SMALL, "data.use": name, "data.clients": clients, "clustering.count": 2, "partition.alpha": 1.0}
-    settings |= {"run.rounds": 4} if name == "amazon" else {}
-    result = run("clust_psi_pfl", settings={**settings, "selection.fraction": 0.3}, workers=1)
+    settings["selection.fraction"] = 0.3
+    if name == "amazon":  # enough steps to leave the largest class (0.32) behind
+        settings |= {"local.lr": 0.01, "local.epochs": 2, "partition.alpha": 100.0, "selection.fraction": 1.0}
+    result = run("clust_psi_pfl", settings=settings, workers=1)
     assert result.recipe["model"]["use"] == model
     assert len(result.models) == 2
     figures = result.summary()["client_accuracy"]

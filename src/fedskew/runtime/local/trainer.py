@@ -21,7 +21,7 @@ from fedskew.runtime.local.step import Step, linear_layers, step_for
 from fedskew.runtime.local.store import Store
 from fedskew.runtime.replies import Trained, all_finite
 from fedskew.streams import seed_for, stream
-from fedskew.types import Ints, LocalJob, Params
+from fedskew.types import Ints, LocalJob, Params, frozen
 
 GATHER = 2048  # examples copied out of the store at a time
 
@@ -73,6 +73,7 @@ class Trainer:
 
     def __init__(self, store: Store, factory: Callable[[], nn.Module], seed: int) -> None:
         tune_allocator()
+        _tensor(frozen(np.zeros(1, np.float32)))  # torch warns of a read-only array once per process: here nobody hears it
         self.store = store
         self._factory = factory
         self._train = Examples(store.x, store.y, store.mean, store.std)
