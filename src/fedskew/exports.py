@@ -20,8 +20,12 @@ LONGEST_PARAM = 250  # characters MLflow accepts everywhere
 def to_mlflow(comparison: Comparison, uri: str, *, experiment: str = "fedskew") -> int:
     """Log every run (parameters, a metric per round, final scores) to an MLflow store; returns the number of runs."""
     mlflow = _import("mlflow", "MLflow", "mlflow-skinny")
-    mlflow.set_tracking_uri(uri)
-    mlflow.set_experiment(experiment)
+    try:
+        mlflow.set_tracking_uri(uri)
+        mlflow.set_experiment(experiment)
+    except Exception as error:  # whatever the store is, MLflow says what is wrong with it
+        what = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"export --mlflow {uri}", what, "Give a store that MLflow can open") from error
     number = 0
     for label, history in _runs(comparison):
         with mlflow.start_run(run_name=f"{label}, seed {history.seed}"):

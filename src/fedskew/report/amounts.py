@@ -30,9 +30,14 @@ def amount(value: float, kind: str) -> str:
         return f"{value:.3f}"
     if kind == "count":
         return f"{value:.1f}".removesuffix(".0")
-    steps = STEPS[kind]
-    size, unit = next((step for step in steps if abs(value) >= step[0]), steps[-1])
+    size, unit = unit_for(value, kind)
     return f"{value / size:.3g} {unit}"
+
+
+def unit_for(value: float, kind: str) -> tuple[float, str]:
+    """The unit in which a value reads well: (its size, its name)."""
+    steps = STEPS[kind]
+    return next((step for step in steps if abs(value) >= step[0]), steps[-1])
 
 
 def estimate_text(found: Estimate, metric: Metric) -> str:
@@ -41,14 +46,20 @@ def estimate_text(found: Estimate, metric: Metric) -> str:
     >>> from fedskew.scores import METRICS
     >>> estimate_text(Estimate(0.9, 0.88, 0.92, 5), METRICS[0]), estimate_text(Estimate(30.0, 20, 40, 5, 2), METRICS[6])
     ('0.900 ±0.020', '>30 (2 of 5 never)')
+    >>> estimate_text(Estimate(4.63e6, 4.39e6, 4.87e6, 5), METRICS[12])
+    '4.63 ±0.24 MB'
     """
     if not found.n:
         return "–"
     if found.censored:
         many = "" if found.censored == found.n else f" ({found.censored} of {found.n} never)"
         return f">{amount(found.mean, metric.kind)}{many}"
-    half = f" ±{amount(found.half_width, metric.kind)}" if found.half_width > 0 else ""
-    return amount(found.mean, metric.kind) + half
+    if not found.half_width > 0:  # one seed, or all alike
+        return amount(found.mean, metric.kind)
+    if metric.kind not in STEPS:
+        return f"{amount(found.mean, metric.kind)} ±{amount(found.half_width, metric.kind)}"
+    size, unit = unit_for(found.mean, metric.kind)
+    return f"{found.mean / size:.3g} ±{found.half_width / size:.2g} {unit}"
 
 
 def difference_text(found: Estimate) -> str:

@@ -62,7 +62,7 @@ def raster_of(history: History, order: Order, room: Budget) -> dict[str, Any]:
         "clusters": order.labels[edges[:-1]],
         "how": order.how,
         "most": int(times.max(initial=0)),
-        "fewest": int(times.min(initial=0)),
+        "fewest": int(times.min()) if size else 0,
         "never": int((times == 0).sum()),
     }
 

@@ -152,7 +152,7 @@ def _map(rows: Any, labels: Ints, known: Ints) -> dict[str, Any]:
     """One dot per place: x, y, cluster, number of clients, one of them."""
     places, shares = principal_plane(np.sqrt(rows))
     span = max(float(np.ptp(places, axis=0).max()), 1e-12)
-    cells = 400 if len(rows) <= MOST_DOTS else 50
+    cells = 400 if len(rows) <= MOST_DOTS else 40
     grid = np.column_stack([np.round(places / span * cells).astype(np.int64), labels])
     _, first, sizes = np.unique(grid, axis=0, return_index=True, return_counts=True)
     dots = np.column_stack([np.round(places[first] / span, 4), labels[first], sizes, known[first]])

@@ -34,7 +34,7 @@ function chosenFigure() {
 
 function drawRaster(r, width, who, rounds) {
   if (!r.columns) return { svg: canvas(width, 40, sv("text", { x: 4, y: 24 }, "No round has been played yet.")) };
-  const bytes = decoded(r);
+  const bytes = decoded(r), strongest = r.clients && !r.spans ? 255 : Math.max(1, bytes.reduce((a, b) => Math.max(a, b)));
   const bars = Math.min(120, width * 0.16);
   const height = Math.max(120, Math.min(460, r.bands * Math.max(4, Math.min(14, 460 / r.bands))));
   const box = { left: 18, right: width - bars - 16, top: 8, bottom: 8 + height };
@@ -42,7 +42,7 @@ function drawRaster(r, width, who, rounds) {
   const most = Math.max(...r.times, 1e-9), length = linear(0, most, box.right + 6, width - 10);
   const parts = [
     sv("rect", { class: "paper", x: box.left, y: box.top, width: box.right - box.left, height }),
-    image(picture(r.columns, r.bands, (c, b) => bytes[b * r.columns + c] / 255), box.left, box.top, box.right - box.left, height),
+    image(picture(r.columns, r.bands, (c, b) => bytes[b * r.columns + c] / strongest), box.left, box.top, box.right - box.left, height),
   ];
   const bar = r.times.map((times, b) => `M${box.right + 6} ${y(b + 0.5).toFixed(2)}H${length(times).toFixed(1)}`).join("");
   parts.push(sv("path", { d: bar, style: `stroke:var(--accent);stroke-width:${Math.max(0.6, (height / r.bands) * 0.75).toFixed(2)};fill:none` }));

@@ -140,9 +140,10 @@ function select(control, options, changed) {
 }
 
 function range(control, [low, high], changed) {
-  const shown = el("output", {}, String(App.state[control.key]));
+  const text = control.text || String;
+  const shown = el("output", {}, text(App.state[control.key]));
   const slider = el("input", { type: "range", min: low, max: high, step: 1, value: App.state[control.key], oninput: () => {
-    shown.textContent = slider.value;
+    shown.textContent = text(Number(slider.value));
     changed(Number(slider.value));
   } });
   return el("label", {}, el("span", { class: "soft" }, control.label), slider, shown);

@@ -17,7 +17,7 @@ function mapFigure() {
       const radius = (d) => (found().clients > 1500 ? 2 + 3 * Math.sqrt(d[3] / largest) : Math.min(18, 6 * Math.sqrt(d[3])));
       const parts = dots.map((d) => {
         const [cx, cy] = place(d);
-        return sv("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: radius(d).toFixed(1), style: `fill:${colour(d[2])};fill-opacity:.75;stroke:var(--card);stroke-width:1` });
+        return sv("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: radius(d).toFixed(1), style: `fill:${colour(d[2])};fill-opacity:.75;stroke:var(--card);stroke-width:${found().clients > 1500 ? 0 : 1}` });
       });
       const hover = (px, py) => {
         const near = dots.map((d) => [Math.hypot(place(d)[0] - px, place(d)[1] - py), d]).reduce((a, b) => (b[0] < a[0] ? b : a));
@@ -34,13 +34,13 @@ function mapFigure() {
   });
 }
 
-/** The number of every cluster at its most central dot; the 30 largest clusters. */
+/** The number of every cluster at its most central dot; the 18 largest clusters. */
 function clusterNumbers(dots, place) {
   const groups = new Map();
   for (const d of dots) groups.set(d[2], [...(groups.get(d[2]) || []), d]);
   const sizes = [...groups].filter(([cluster]) => cluster >= 0).map(([cluster, own]) => [cluster, own, own.reduce((sum, d) => sum + d[3], 0)]);
   const taken = [];
-  return sizes.sort((a, b) => b[2] - a[2]).slice(0, 30).map(([cluster, own]) => {
+  return sizes.sort((a, b) => b[2] - a[2]).slice(0, 18).map(([cluster, own]) => {
     const middle = [0, 1].map((k) => own.reduce((sum, d) => sum + d[k], 0) / own.length);
     const best = own.reduce((a, b) => (Math.hypot(b[0] - middle[0], b[1] - middle[1]) < Math.hypot(a[0] - middle[0], a[1] - middle[1]) ? b : a));
     const [x, y] = place(best);

@@ -9,7 +9,7 @@ function planFigure() {
   return figure({
     id: "plan",
     title: "The plan of a round",
-    controls: [...own, { key: "plan-round", label: "plan", kind: "range", options: () => [1, Math.max(1, rounds().length)] }],
+    controls: [...own, { key: "plan-round", label: "round", kind: "range", text: (place) => String(rounds()[place - 1] ?? place), options: () => [1, Math.max(1, rounds().length)] }],
     hint: () => {
       const shown = chains().filter(([slot]) => slot >= 0);
       const models = new Set(shown.map(([slot]) => slot)).size, longest = Math.max(0, ...shown.map(([, clients]) => clients.length));
