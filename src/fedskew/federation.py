@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from fedskew.accounting.traffic import histogram_transfers, model_transfers, report_transfers
+from fedskew.accounting.traffic import model_transfers, report_transfers
 from fedskew.devices import simulated_seconds
 from fedskew.errors import RecipeError, RoundFailed, RunError
+from fedskew.joining import source_of, welcome
 from fedskew.method import Method, Setting, Stage
-from fedskew.probe import head_shape, head_slices, head_updates, silent_at_probe
+from fedskew.probe import head_shape, head_slices, silent_at_probe
 from fedskew.questions import answer, plausible
 from fedskew.streams import stream
 from fedskew.types import (
@@ -35,6 +36,7 @@ from fedskew.types import (
     Plan,
     RoundRecord,
     Runtime,
+    Signal,
     State,
     Stateful,
     Transfer,
@@ -78,26 +80,15 @@ def _measure(setting: Setting, state: State) -> tuple[State, tuple[Transfer, ...
     if method.signal is None:
         return state, (), {}
     memory = dict(state.memory)
-    given, transfers = _source_of(setting, method.signal)
+    given, transfers = source_of(setting, method.signal, np.flatnonzero(setting.description.population.num_examples))
     failures = silent_at_probe(given) if isinstance(given, HeadUpdates) else {}
-    signal, memory["signal"] = method.signal(given, memory={})
+    signal, memory["signal"] = (given, {}) if isinstance(given, Signal) else method.signal(given, memory={})
     state = replace(state, signal=signal, memory=memory)
     if method.distance is None or method.clustering is None:
         return state, transfers, failures
     geometry, memory["distance"] = method.distance(signal, memory={})
     clustering, memory["clustering"] = method.clustering(geometry, rng, memory={})
     return replace(state, clustering=clustering, memory=memory), transfers, failures
-
-
-def _source_of(setting: Setting, signal: Stage) -> tuple[Any, tuple[Transfer, ...]]:
-    """What a signal source wants, by the name of its first argument: label ``counts``, or the ``updates`` of a probe."""
-    if signal.wants == "updates":
-        method = setting.method
-        return head_updates(
-            setting.runtime, setting.description, setting.initial, setting.seed, method.clients_per_round, signal.options
-        )
-    counts = setting.runtime.label_counts()
-    return counts, histogram_transfers(*counts.shape)
 
 
 # ---------------------------------------------------------------- one round
@@ -107,6 +98,7 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     """Select, plan, train, aggregate, account: the state after the round and its record."""
     began = time.perf_counter()
     method, t = setting.method, state.round + 1
+    setting, state, joining = welcome(setting, state)
     memory = dict(state.memory)
     choice = select(setting, state, t)
     state, memory["selection"] = choice.state, choice.memory
@@ -121,7 +113,7 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     memory["selection"] = learn(setting, runners, t, memory["selection"])
     state = _remember(setting, state, plan, models, runners, memory)
     accuracy, test_loss = evaluate(setting, state) if _evaluates(method, t) else (float("nan"), float("nan"))
-    transfers = choice.transfers + round_transfers(setting, plan, runners, choice.holders)
+    transfers = joining + choice.transfers + round_transfers(setting, plan, runners, choice.holders)
     return state, _record(state, plan, runners, transfers, accuracy, test_loss, began)
 
 
