@@ -1,4 +1,4 @@
-"""Clients that join after the first round: their label mix is found as everybody's was, and they are put into the nearest cluster.
+"""Clients that join late: their label mix is found as everybody's was, and they are put into the nearest cluster.
 
 Only a runtime whose clients come and go has any; for the others this is one comparison a round. Nothing is clustered again:
 the groups the run has learnt on stay as they are.
@@ -17,7 +17,7 @@ from fedskew.clustering.labels import assign, assign_by_distances
 from fedskew.method import Setting, Stage
 from fedskew.probe import head_updates
 from fedskew.signal import read_releases
-from fedskew.types import Clustering, Ints, Signal, State, Transfer
+from fedskew.types import Ints, Signal, State, Transfer
 
 
 def source_of(setting: Setting, signal: Stage, clients: Ints) -> tuple[Any, tuple[Transfer, ...]]:
@@ -77,8 +77,7 @@ def place(setting: Setting, state: State, clients: Ints) -> State:
         labels[clients] = assign_by_distances(found, geometry.pairwise[clients])
     else:
         labels[clients] = assign(found, geometry.points[clients])
-    kept = {"silhouette": found.silhouette, "noise_fraction": found.noise_fraction, "exact": found.exact}
-    return replace(state, clustering=Clustering(labels, details=found.details, **kept))
+    return replace(state, clustering=replace(found, labels=labels))
 
 
 def _only(sizes: Ints, clients: Ints) -> Ints:

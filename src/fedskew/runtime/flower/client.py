@@ -43,7 +43,8 @@ class ClientSide:
     @property
     def counts(self) -> Ints:
         """(C,) exact label counts; they leave this process only if the recipe discloses them."""
-        return self.trainer.store.label_counts()[self.client]
+        own: Ints = self.trainer.store.label_counts()[self.client]
+        return own
 
 
 def client_number(node_config: Mapping[str, Any]) -> int:
@@ -61,7 +62,8 @@ def client_number(node_config: Mapping[str, Any]) -> int:
 
 def make_client_app(task: Task, read: Read) -> ClientApp:
     """A ClientApp for a task; ``read`` finds the recipe and the seed of a run."""
-    app, sides = ClientApp(), {}  # type: ignore[var-annotated]
+    app = ClientApp()
+    sides: dict[tuple[int, int], ClientSide] = {}
 
     def side_of(context: Context) -> ClientSide:
         """Loaded once per process and run: with Ray one process answers for many clients."""
@@ -70,7 +72,7 @@ def make_client_app(task: Task, read: Read) -> ClientApp:
             if len(sides) >= 4:
                 sides.pop(next(iter(sides)))
             sides[key] = build_side(task, key[1], read(context))
-        return sides[key]  # type: ignore[no-any-return]
+        return sides[key]
 
     def handler(kind: str, answer: Callable[[ClientSide, Note, Context], Note]) -> Callable[[Message, Context], Message]:
         def handle(message: Message, context: Context) -> Message:
@@ -107,7 +109,7 @@ def hello(side: ClientSide, note: Note, context: Context) -> Note:
         "num_examples": len(store.rows(side.client, "train")),
         "num_test": len(store.rows(side.client, "test")),
     }
-    return Note("hello", values, {"counts": side.counts} if disclosed else {}, side.mark)
+    return Note("hello", values, {"counts": side.counts.astype(np.uint32)} if disclosed else {}, side.mark)
 
 
 def release_counts(side: ClientSide, note: Note, context: Context) -> Note:

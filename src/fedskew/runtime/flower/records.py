@@ -1,6 +1,6 @@
 """Values to and from the records of a Flower message.
 
-Every message of ours, both ways, holds a ConfigRecord ``fedskew`` that says what it is (format, kind, and the fingerprint of the
+Every message of ours, both ways, holds a ConfigRecord ``fedskew`` that says what it is (format, kind, and a fingerprint of the
 model's layout), so that a foreign, an older or a mismatched one is refused where it arrives, and at most one ArrayRecord
 ``arrays``. Small values are JSON text in that ConfigRecord: Flower averages MetricRecords, and ids must never be averaged.
 """
@@ -23,7 +23,7 @@ from fedskew.version import __version__
 
 FORMAT = "fedskew/1"  # changes when messages change; both sides must agree
 HEAD, ARRAYS = "fedskew", "arrays"
-DTYPES = {"<f4", "<f8", "<i8", "|b1"}
+DTYPES = {"<f4", "<f8", "<u4"}  # models and losses, noised counts, exact counts
 
 
 class ForeignMessage(RunError):
@@ -98,7 +98,7 @@ def _arrays(records: RecordDict) -> Mapping[str, Array]:
 
 
 def _read(array: Array) -> NDArray[Any]:
-    value = array.numpy()  # numpy's own format, read without pickle
+    value: NDArray[Any] = array.numpy()  # numpy's own format, read without pickle
     if value.dtype.str not in DTYPES:
         raise ValueError(f"an array of type {value.dtype}")
     return value

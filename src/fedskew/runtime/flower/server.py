@@ -50,6 +50,7 @@ class Tally:
     messages_up: int = 0
     payload_down: int = 0
     payload_up: int = 0
+    test_down: int = 0  # of payload_down: models sent out to be tested, which measures a method and is no part of its cost
 
 
 class FlowerRuntime:
@@ -157,7 +158,7 @@ class FlowerRuntime:
 
     def label_counts(self) -> Ints:
         """(K, C) exact counts, as disclosed with the hello; zeros for clients that have not joined."""
-        return self._table(self._counts, np.int64)
+        return self._table(self._counts).astype(np.int64)
 
     def released_counts(self, clients: Ids) -> tuple[Bools, Floats]:
         """Whose counts are here, and (K, C) counts with the noise each client added; asked for once and kept."""
@@ -170,10 +171,10 @@ class FlowerRuntime:
                 self._mute.add(nodes[client])
                 self._say(f"client {client} released no label counts: {outcome.why}")
         known = np.isin(np.arange(self._registry.clients), list(self._released))
-        return known, self._table(self._released, np.float64)
+        return known, self._table(self._released)
 
-    def _table(self, rows: Mapping[int, Any], dtype: type) -> Any:
-        table = np.zeros((self._registry.clients, self._store.num_classes), dtype)
+    def _table(self, rows: Mapping[int, Ints | Floats]) -> Floats:
+        table = np.zeros((self._registry.clients, self._store.num_classes))
         for client, row in rows.items():
             table[client] = row
         return table
@@ -277,6 +278,7 @@ class FlowerRuntime:
             self._registry.heard(letter.node, failed=outcome.lost)
             self.tally.messages_down += 1
             self.tally.payload_down += letter.note.payload_bytes
+            self.tally.test_down += letter.note.payload_bytes if letter.note.values.get("which") == "test" else 0
             self.tally.messages_up += outcome.sent
             self.tally.payload_up += outcome.note.payload_bytes if outcome.note else 0
         return outcomes
