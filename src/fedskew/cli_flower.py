@@ -55,14 +55,18 @@ def up(
     nodes: Annotated[int, typer.Option(min=0, help="SuperNodes on this machine: clients 0 to N-1.")] = 4,
     tls: Annotated[bool, typer.Option("--tls", help="Encrypt, and admit registered nodes only.")] = False,
     host: Annotated[str, typer.Option(help="Address the SuperLink listens on.")] = local_fleet.LOOPBACK,
+    simulation: Annotated[bool, typer.Option("--simulation", help="N virtual nodes on Ray instead of SuperNodes.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Its port; 0 = a free one.")] = 0,
     home: Home = HOME,
 ) -> None:
     """Start a SuperLink and some SuperNodes on this machine."""
     if host != local_fleet.LOOPBACK and not tls:
         raise RecipeError("--host", f"{host} is open to others without protection", "Add --tls")
-    fleet = local_fleet.up(home, nodes, tls=tls, host=host, port=port)
-    _print(f"SuperLink at {fleet.address} ({'TLS' if tls else 'no TLS, this machine only'}), {nodes} SuperNodes")
+    if simulation and (tls or not nodes):
+        raise RecipeError("--simulation", "has one machine and at least one node", "Leave --tls out, give --nodes")
+    fleet = local_fleet.up(home, nodes, tls=tls, host=host, port=port, simulation=simulation)
+    kind = "virtual nodes" if simulation else "SuperNodes"
+    _print(f"SuperLink at {fleet.address} ({'TLS' if tls else 'no TLS, this machine only'}), {nodes} {kind}")
 
 
 @app.command()
@@ -92,7 +96,8 @@ def run(
         key: recipes.override({}, {f"x.{key}": value})["x"][key]
         for key, value in recipes.read_assignments(config or []).items()
     }
-    answer = call(fleet.flower_home, "run", str(folder.resolve()), CONNECTION, *run_config(values))
+    engine = ["--federation-config", f"num-supernodes={fleet.simulated}"] if fleet.simulated else []
+    answer = call(fleet.flower_home, "run", str(folder.resolve()), CONNECTION, *run_config(values), *engine)
     run_id = str(answer["run-id"])
     _print(f"Flower run {run_id}")
     final = _follow(fleet, run_id)
@@ -122,7 +127,11 @@ def _follow(fleet: Fleet, run_id: str) -> Mapping[str, Any]:
                 if text and text not in seen:
                     seen.add(text)
                     _print(text)
-        found = list_runs(fleet.flower_home, run_id)[0]
+        try:
+            found = list_runs(fleet.flower_home, run_id)[0]
+        except RunError:
+            remedy = "Start it again (fedskew flower restart superlink), then run with --resume"
+            raise RunError(f"SuperLink {fleet.address}", "does not answer any more", remedy) from None
         if str(found["status"]).startswith("finished"):
             return found
         time.sleep(1.0)
@@ -133,7 +142,8 @@ def _report(folder: Path, runs: list[Mapping[str, Any]]) -> None:
         _print(f"records are on the SuperLink's machine in {folder}")
         return
     result = read_json(folder / RESULT)
-    _print(f"final accuracy {result['final_accuracy']:.4f}, {result['rounds']} rounds, records in {folder}")
+    accuracy = "not tested" if result["final_accuracy"] is None else f"final accuracy {result['final_accuracy']:.4f}"
+    _print(f"{accuracy}, {result['rounds']} rounds, records in {folder}")
     out_console.print(traffic_table(compare(folder, runs)))
 
 

@@ -68,7 +68,7 @@ class Run:
 
     def summary(self) -> dict[str, Any]:
         """The numbers that ``fedskew run --json`` prints."""
-        accuracies = [accuracy for _, accuracy in self.evaluations]
+        accuracies = [accuracy for _, accuracy in self.evaluations] or [float("nan")]  # nan: there was nothing to test on
         transfers = [t for r in self.rounds for t in r.transfers]
         return {
             "name": self.recipe["name"],

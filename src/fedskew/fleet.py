@@ -12,6 +12,9 @@ Settings come from Flower's run configuration (``[tool.flwr.app.config]`` and ``
 from __future__ import annotations
 
 import json
+import os
+import threading
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import lru_cache
@@ -139,6 +142,7 @@ def client_app(task: Task, folder: Path) -> ClientApp:
 
 def serve(grid: Grid, context: Context, task: Task, folder: Path) -> Run:
     """Play the recipe over the fleet and keep its records; with ``resume`` go on where the last checkpoint was."""
+    _end_with_parent()
     settings = read_settings(context.run_config, folder)
     records = RunFolder(_folder(settings), settings.recipe, settings.seed, resume=bool(settings.config["resume"]))
     try:
@@ -221,6 +225,18 @@ def _columns(fleet: FlowerRuntime, state: State) -> dict[str, list[Any]]:
 
 
 # ---------------------------------------------------------------- what is written and said
+
+
+def _end_with_parent() -> None:
+    """A ServerApp whose SuperLink was killed would wait for it for ever, and hold on to the run folder: end instead."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)  # everything up to the last round is on disk
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class _Sheet:

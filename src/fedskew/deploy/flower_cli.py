@@ -54,8 +54,8 @@ def call(flower_home: Path, *arguments: str, seconds: float = 120.0) -> dict[str
         raise RunError("flwr", f"'flwr {arguments[0]}' did not answer within {seconds:g} s", "Is the SuperLink up?") from None
     answer = _json(done.stdout)
     if answer is None or not answer.get("success", True):
-        said = (answer or {}).get("error-message") or _plain(done.stderr or done.stdout)
-        raise RunError("flwr", f"'flwr {arguments[0]}' failed: {said}", "See the SuperLink's log")
+        said = _plain((answer or {}).get("error-message") or done.stderr or done.stdout)
+        raise RunError("flwr", f"'flwr {arguments[0]}' failed: {said}", "See: fedskew flower status")
     return answer
 
 

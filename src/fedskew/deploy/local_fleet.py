@@ -31,6 +31,7 @@ class Fleet:
     home: str
     address: str
     tls: bool
+    simulated: int = 0  # virtual nodes on Ray instead of SuperNodes
     processes: tuple[Started, ...] = field(default_factory=tuple)
 
     @property
@@ -71,21 +72,24 @@ def _write(fleet: Fleet) -> Fleet:
 # ---------------------------------------------------------------- up
 
 
-def up(home: Path, nodes: int, *, tls: bool = False, host: str = LOOPBACK, port: int = 0) -> Fleet:
-    """Start a SuperLink and ``nodes`` SuperNodes, clients 0 to nodes - 1. The SuperLink answers when this returns."""
+def up(home: Path, nodes: int, *, tls: bool = False, host: str = LOOPBACK, port: int = 0, simulation: bool = False) -> Fleet:
+    """Start a SuperLink and ``nodes`` SuperNodes, clients 0 to nodes - 1. The SuperLink answers when this returns.
+
+    With ``simulation`` there are no SuperNodes: Flower's simulation engine (Ray) plays them within each run.
+    """
     home = private_folder(home.resolve())
     if (home / SHEET).is_file() and any(p.alive for p in read_fleet(home).processes):
         raise RunFolderError(str(home), "a fleet is running here", "Stop it: fedskew flower down")
     for folder in ("logs", "flwr"):
         private_folder(home / folder)
     reached = LOOPBACK if host in ("0.0.0.0", "::") else host
-    fleet = Fleet(str(home), f"{reached}:{port or free_port(host)}", tls)
+    fleet = Fleet(str(home), f"{reached}:{port or free_port(host)}", tls, nodes if simulation else 0)
     certificates = make_certificates(home / "keys", hosts_of(host)) if tls else None
     write_connection(fleet.flower_home, fleet.address, fleet.authority)
     fleet = _start(fleet, "superlink", superlink_command(fleet, host, certificates))
     try:
         _wait_until_reachable(fleet)
-        for number in range(nodes):
+        for number in range(0 if simulation else nodes):
             fleet = add_node(fleet, number, nodes)
     except BaseException:
         down(home)
@@ -101,7 +105,8 @@ def superlink_command(fleet: Fleet, host: str, certificates: Certificates | None
                   "--ssl-ca-certfile", str(certificates.authority), "--enable-supernode-auth"]  # fmt: skip
     port = fleet.address.rpartition(":")[2]
     state = ["--database", str(fleet.folder / "flwr" / "state.db"), "--disable-runtime-dependency-installation"]
-    return [program("flower-superlink"), *secure, "--host", host, "--port", port, *state]
+    engine = ["--simulation"] if fleet.simulated else []
+    return [program("flower-superlink"), *secure, *engine, "--host", host, "--port", port, *state]
 
 
 def add_node(fleet: Fleet, client: int, clients: int) -> Fleet:

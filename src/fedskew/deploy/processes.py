@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GRACE_SECONDS = 10.0
+_CHILDREN: dict[int, subprocess.Popen[bytes]] = {}  # started by this very process: it has to collect them when they end
 
 
 @dataclass(frozen=True)
 class Started:
-    """One process: what it is called here, its number and group, when it was born, where its output goes."""
+    """One process: what it is called here, its number, when it was born, where its output goes."""
 
     name: str
     pid: int
@@ -56,35 +57,57 @@ def start(name: str, command: Sequence[str], log: Path, env: Mapping[str, str]) 
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=dict(env), start_new_session=True
         )
+    _CHILDREN[child.pid] = child
     return Started(name, child.pid, birth_of(child.pid), str(log))
 
 
 def stop(processes: Sequence[Started], grace_seconds: float = GRACE_SECONDS) -> list[str]:
-    """End these processes and the groups they lead, politely first; returns the names of those that were still running."""
+    """End these processes and all that they have started, politely first; returns the names of those that were running."""
     running = [process for process in processes if process.alive]
-    groups = {process.pid for process in running}
-    for group in groups:
-        _signal(group, signal.SIGTERM)
+    family = [*running, *(child for process in running for child in descendants(process.pid))]
+    for process in running:
+        _signal(process, signal.SIGTERM)  # Flower's parts end with their parent; given a moment they do it in order
     until = time.monotonic() + grace_seconds
-    while time.monotonic() < until and any(process.alive for process in running):
+    while time.monotonic() < until and any(process.alive for process in family):
         _reap(running)
         time.sleep(0.05)
-    for group in groups:
-        _signal(group, signal.SIGKILL)  # also children that stayed behind: they are in the group of the one we started
+    for process in family:
+        _signal(process, signal.SIGKILL)
     _reap(running)
     return [process.name for process in running]
 
 
-def _signal(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
+def descendants(pid: int) -> list[Started]:
+    """Children of a process, their children and so on, each with its birth (Linux; elsewhere nobody).
+
+    >>> child = subprocess.Popen(["sleep", "60"])
+    >>> [found.pid for found in descendants(os.getpid())] == [child.pid]
+    True
+    >>> child.kill(); child.wait()
+    -9
+    """
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents.setdefault(int(entry.read_text().rpartition(")")[2].split()[1]), []).append(int(entry.parent.name))
+    found, waiting = [], [pid]
+    while waiting:
+        children = parents.get(waiting.pop(), [])
+        found += [Started(f"child {child}", child, birth_of(child), "") for child in children]
+        waiting += children
+    return found
+
+
+def _signal(process: Started, number: signal.Signals) -> None:
+    if process.alive:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process.pid, number)
 
 
 def _reap(processes: Sequence[Started]) -> None:
-    """Collect those that are children of this very process, or they would stay behind as zombies."""
     for process in processes:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(process.pid, os.WNOHANG)
+        if process.pid in _CHILDREN and _CHILDREN[process.pid].poll() is not None:
+            del _CHILDREN[process.pid]
 
 
 def last_lines(log: str, count: int = 3) -> str:

@@ -17,9 +17,9 @@ import numpy as np
 from flwr.serverapp import Grid
 
 from fedskew.errors import RunError
-from fedskew.runtime.flower.answers import pooled, reply_of, slots_by_client
+from fedskew.runtime.flower.answers import DAMAGED, counts_of, hello_of, pooled, reply_of, scores_of, slots_by_client
 from fedskew.runtime.flower.exchange import Letter, Outcome, exchange
-from fedskew.runtime.flower.records import Note, layout_mark
+from fedskew.runtime.flower.records import ForeignMessage, Note, layout_mark
 from fedskew.runtime.flower.registry import Registry
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.local.store import Store
@@ -79,6 +79,7 @@ class FlowerRuntime:
         self._released: dict[int, Floats] = {}  # client -> counts it noised itself
         self._mute: set[int | None] = set()  # nodes that released nothing: not asked again
         self._population = draw(self._sizes)
+        self._slow: set[int] = set()  # nodes that have left one hello unanswered
         self._begun = False
         self.tally = Tally()
 
@@ -95,6 +96,8 @@ class FlowerRuntime:
                 break
             time.sleep(self._patience.poll_seconds)
         self._check_anyone()
+        if not self._begun and len(self._registry.present) < self._registry.clients:
+            self._say(f"going on with {len(self._registry.present)} of {self._registry.clients} clients")
         self._begun = True
         return Description(self._population, self._store.num_classes, self._layout)
 
@@ -116,35 +119,33 @@ class FlowerRuntime:
         """Ask strangers who they are. Those that answer nothing useful are left out, and the run goes on."""
         letters = [Letter(node, "query.hello", Note("hello", layout=self._mark)) for node in self._registry.strangers]
         for letter, outcome in zip(letters, self._send(letters), strict=True):
-            if outcome.note is None:
-                self._refuse(letter.node, outcome)
-            else:
+            if outcome.status == "timeout" and letter.node not in self._slow:  # asked once more before the next round
+                self._slow.add(letter.node)
+                self._say(f"node {letter.node} does not answer")
+                continue
+            try:
+                if outcome.note is None:
+                    raise ForeignMessage("hello", outcome.why)
                 self._take_in(letter.node, outcome.note)
-
-    def _refuse(self, node: int, outcome: Outcome) -> None:
-        if outcome.status == "timeout":  # perhaps only slow: it is asked again before the next round
-            self._say(f"node {node} does not answer")
-            return
-        self._registry.refuse(node, f"node {node}: {outcome.why}")
-        self._say(f"node {node} takes no part: {outcome.why}")
+            except ForeignMessage as error:
+                self._registry.refuse(letter.node, f"node {letter.node}: {error.what}")
+                self._say(f"node {letter.node} takes no part: {error.what}")
 
     def _take_in(self, node: int, note: Note) -> None:
-        client, size = int(note.values["client"]), int(note.values["num_examples"])
+        said = hello_of(note, self._store.num_classes)
         if note.layout != self._mark:
-            self._registry.refuse(node, f"client {client} builds a model of another layout")
-            self._say(f"node {node} takes no part: client {client} builds a model of another layout")
-            return
-        complaint = self._registry.claim(node, client)
+            raise ForeignMessage("hello", f"client {said.client} builds a model of another layout")
+        complaint = self._registry.claim(node, said.client)
         if complaint:
             self._say(complaint)
             return
-        self._say(f"client {client} has joined (node {node}, {size} examples)")
-        if "counts" in note.arrays:
-            self._counts[client] = note.arrays["counts"].astype(np.int64)
-        self._test_sizes[client] = int(note.values["num_test"])
-        if self._sizes[client] != size:
+        self._say(f"client {said.client} has joined (node {node}, {said.num_examples} examples)")
+        if said.counts is not None:
+            self._counts[said.client] = said.counts
+        self._test_sizes[said.client] = said.num_test
+        if self._sizes[said.client] != said.num_examples:
             self._sizes = self._sizes.copy()
-            self._sizes[client] = size
+            self._sizes[said.client] = said.num_examples
             self._population = self._draw(self._sizes)
 
     def available(self, round: int) -> Bools:
@@ -165,11 +166,13 @@ class FlowerRuntime:
         nodes = {int(c): self._registry.node_of(int(c)) for c in clients}
         wanted = [c for c, node in nodes.items() if c not in self._released and node is not None and node not in self._mute]
         for client, outcome in zip(wanted, self._ask(wanted, "query.release", "release", {}), strict=True):
-            if outcome.note is not None and outcome.status == "ok":
-                self._released[client] = outcome.note.arrays["counts"]
-            else:
+            try:
+                if outcome.note is None or outcome.status != "ok":
+                    raise ForeignMessage("release", outcome.why)
+                self._released[client] = counts_of(outcome.note, self._store.num_classes)
+            except (*DAMAGED, ForeignMessage) as error:
                 self._mute.add(nodes[client])
-                self._say(f"client {client} released no label counts: {outcome.why}")
+                self._say(f"client {client} released no label counts: {error}")
         known = np.isin(np.arange(self._registry.clients), list(self._released))
         return known, self._table(self._released)
 
@@ -230,7 +233,7 @@ class FlowerRuntime:
         found = {
             (client, slot): row
             for (client, slots), outcome in zip(wanted.items(), outcomes, strict=True)
-            for slot, row in zip(slots, outcome.note.values["scores"] if outcome.note else [], strict=False)
+            for slot, row in scores_of(outcome, slots).items()
         }
         nothing = (float("nan"), float("nan"), 0)
         rows = [found.get((int(c), int(s)), nothing) for c, s in zip(clients, start, strict=True)]
@@ -262,8 +265,9 @@ class FlowerRuntime:
     ) -> list[Outcome]:
         """One message per client, one outcome each; a client without a node costs no message."""
         letters: dict[int, Letter] = {}
+        present = self._registry.present
         for place, client in enumerate(clients):
-            node = self._registry.node_of(int(client))
+            node = present.get(int(client))
             if node is not None:
                 note = Note(name, {"client": int(client), **values}, arrays[place] if arrays else {}, self._mark)
                 letters[place] = Letter(node, kind, note, self._mark)
