@@ -117,27 +117,6 @@ def test_absent_clients_are_not_available_and_late_ones_become(tmp_path):
     assert sum(kind == "query.hello" for _, kind in grid.log) == 4
 
 
-def test_a_late_client_goes_to_the_cluster_of_its_like(tmp_path):
-    """Two kinds of clients, by hand: the newcomer has the labels of the second kind."""
-    from fedskew.federation import play_round, prepare, settle
-    from fedskew.recipe import method_of, resolve
-    from fedskew.runtime.scripted import ScriptedRuntime
-
-    counts = np.array([[9, 1], [8, 2], [9, 0], [1, 9], [0, 9], [2, 8], [1, 8]])
-    early, late = np.where(np.arange(7)[:, None] == 6, 0, counts), counts
-    stages = {"signal": {"use": "histogram"}, "distance": {"use": "hellinger"}, "clustering": {"use": "kmedoids"}}
-    method = method_of(resolve({**stages, "run": {"clients_per_round": 7, "rounds": 2}}))
-    setting = settle(method, ScriptedRuntime(early), seed=0)
-    state, _ = prepare(setting)
-    assert state.clustering.labels.tolist() == [0, 0, 0, 1, 1, 1, -1]
-    grown = replace(setting, runtime=ScriptedRuntime(late))
-    state, record = play_round(grown, state)
-    assert state.clustering.labels.tolist() == [0, 0, 0, 1, 1, 1, 1]
-    assert sorted(record.loss) == list(range(7))
-    _, record = play_round(grown, state)
-    assert not [t for t in record.transfers if t.kind == "histogram"]
-
-
 def test_estimated_signals_probe_only_the_newcomer(tmp_path):
     config = config_of(tmp_path, "bacsa", "run.rounds=2; local.epochs=1; run.clients_per_round=2; partition.use=dirichlet")
     grid = fleet(config, 3)
@@ -301,7 +280,7 @@ def seen_arrays(grid: FakeGrid) -> list[np.ndarray]:
 
 def test_private_counts_are_noised_at_the_client_once(tmp_path):
     pytest.importorskip("opendp")
-    config = config_of(tmp_path, "fedlecc", "signal.use=private; signal.epsilon=0.01; local.epochs=1")
+    config = config_of(tmp_path, "fedlecc", "signal.use=private; signal.epsilon=0.001; local.epochs=1")
     grid = fleet(config)
     arrived = seen_arrays(grid)
     result = play(grid)
@@ -310,7 +289,7 @@ def test_private_counts_are_noised_at_the_client_once(tmp_path):
     counts = [a for a in arrived if a.shape == (10,)]
     assert len(counts) == 4  # one release each, never repeated
     assert not any(np.array_equal(a, np.bincount(truth, minlength=10)) for a in counts)
-    assert max(np.abs(a).max() for a in counts) > 190  # noise of scale 100 on counts of at most 180
+    assert max(np.abs(a).max() for a in counts) > 500  # noise of scale 1000 on counts of at most 180
     assert len(exact) == len(result.rounds)
 
 

@@ -64,38 +64,39 @@ def test_five_rounds_of_fedlecc_and_of_a_sequential_recipe(fleet, tmp_path):
 
 
 def test_faults_late_joiner_and_a_killed_superlink(fleet, tmp_path):
-    """Five clients, four there. Round 1: one raises, one sends NaN. Round 2: kill -9 of a node. Then the fifth joins, the
-    node comes back, the SuperLink is killed in a round and the run resumed: every accepted update is kept."""
-    settings = {**SMALL, "data.clients": 5, "run.clients_per_round": 5, "data.client_test": "none"}
+    """Five clients, four there. In round 1 one raises and one sends NaN, and the fifth joins. In round 2 a node is killed. It
+    comes back, the SuperLink is killed in the middle of round 3, and the run is resumed: every accepted update is kept."""
+    settings = {**SMALL, "data.clients": 5, "run.clients_per_round": 5, "run.rounds": 4, "data.client_test": "none"}
     app = make_app(tmp_path / "app", "fedavg", settings, extra=FLAGS.format(folder=str(tmp_path)))
     out = app / "run"
-    config = ["--config", "min-clients=3", "--config", "deadline-seconds=75", "--config", "wait-seconds=240"]
+    config = ["--config", "min-clients=4", "--config", "deadline-seconds=90", "--config", "wait-seconds=240"]
     process = run_app(fleet, app, *config)
     wait_for(lambda: rounds_done(out) >= 0)
-    (tmp_path / "raise-1").touch()
-    (tmp_path / "nan-2").touch()
-    wait_for(lambda: rounds_done(out) >= 1)
-    (tmp_path / "raise-1").unlink()
-    (tmp_path / "nan-2").unlink()
-    os.kill(pid_of(fleet, "node-3"), signal.SIGKILL)
+    for flag in ("raise-1", "nan-2"):
+        (tmp_path / flag).touch()
     local_fleet.add_node(local_fleet.read_fleet(fleet), 4, 5)
+    wait_for(lambda: rounds_done(out) >= 1)
+    os.kill(pid_of(fleet, "node-3"), signal.SIGKILL)
+    for flag in ("raise-1", "nan-2"):
+        (tmp_path / flag).unlink()
     wait_for(lambda: rounds_done(out) >= 2)
     local_fleet.restart(fleet, "node-3")
-    wait_for(lambda: rounds_done(out) >= 3)
     os.kill(pid_of(fleet, "superlink"), signal.SIGKILL)
-    finish(process, app, code=2)
+    assert "does not answer any more. Start it again" in finish(process, app, code=2)
     before = read_rounds(out)
     local_fleet.restart(fleet, "superlink")
+    config[1] = "min-clients=5"
     said = finish(run_app(fleet, app, "--resume", *config), app)
 
     result = Run.load(out)
-    assert [r.round for r in result.rounds] == list(range(6))
-    assert [(r.chains, r.loss) for r in result.rounds[: len(before)]] == [(r.chains, r.loss) for r in before]
-    asked = [sorted(r.loss | r.failures) for r in result.rounds]
+    assert [r.round for r in result.rounds] == list(range(5))
+    assert [(r.chains, r.loss) for r in result.rounds[:3]] == [(r.chains, r.loss) for r in before]
     assert result.rounds[1].failures == {1: "RuntimeError: the disk is gone", 2: "non-finite loss"}
+    assert sorted(result.rounds[1].loss) == [0, 3]
+    assert "client 4 has joined" in said
+    assert result.rounds[2].failures[3] in ("the node has left", "no reply within 90 s")
     assert set(result.rounds[2].failures) == {3}
-    assert result.rounds[2].failures[3] in ("the node has left", "no reply within 75 s")
-    assert [4 in clients for clients in asked[1:4]] == [False, asked[2] == [0, 1, 2, 3, 4], True]
-    assert (asked[5], result.rounds[5].failures) == ([0, 1, 2, 3, 4], {}), said
+    assert {0, 1, 2} <= set(result.rounds[2].loss) <= {0, 1, 2, 4}
+    for record in result.rounds[3:]:
+        assert (sorted(record.loss), record.failures) == ([0, 1, 2, 3, 4], {}), said
     assert np.isfinite(result.models).all()
-    assert "client 3 has left" in said or "client 3 has joined" in said
