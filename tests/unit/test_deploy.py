@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import pytest
 
 from fedskew.deploy.app import write_app
-from fedskew.deploy.traffic import DOWN_OVERHEAD_BYTES, UP_OVERHEAD_BYTES, compare
+from fedskew.deploy.traffic import ARRAYS_OVERHEAD_BYTES, OVERHEAD_BYTES, compare
 from fedskew.errors import RunFolderError
 from fedskew.experiment import run
 from fedskew.recipe import load, resolve
@@ -40,9 +40,11 @@ def test_bytes_of_a_run_against_flowers(tmp_path):
     """Hand-made figures: everything Flower counted is the ledger, the uncharged tests and the stated overhead."""
     run("fedavg", settings={"run.rounds": 2}, workers=1, out=tmp_path)
     model = 2410 * 4
-    sheet = {"flower_run": "77", "after_round": -1, "messages_down": 12, "messages_up": 10, "test_down": 2 * model}
+    sheet = {"flower_run": "77", "after_round": -1, "test_down": 2 * model}
+    sheet |= {"messages_down": 15, "arrays_down": 12, "messages_up": 15, "arrays_up": 10}
     (tmp_path / "fleet.json").write_text(json.dumps({"runs": [sheet]}))
-    down, up = 12 * model + 12 * DOWN_OVERHEAD_BYTES, 10 * model + 10 * UP_OVERHEAD_BYTES
+    down, up = 12 * (model + ARRAYS_OVERHEAD_BYTES["down"]), 10 * (model + ARRAYS_OVERHEAD_BYTES["up"])
+    down, up = down + 15 * OVERHEAD_BYTES["down"], up + 15 * OVERHEAD_BYTES["up"]
     measured = [{"run-id": 77, "network-traffic": {"outbound-bytes": down, "inbound-bytes": up}}]
     found = compare(tmp_path, measured)
     assert (found["down"].ledger, found["down"].uncharged) == (10 * model, 2 * model)

@@ -26,7 +26,7 @@ def prepared(clustering: str = "kmedoids", distance: str = "hellinger", signal: 
 
 @pytest.mark.parametrize("clustering", ["kmedoids", "kmeans", "optics"])
 def test_a_late_client_goes_to_the_cluster_of_its_like(clustering):
-    setting, state = prepared(clustering, "psi" if clustering == "kmeans" else "hellinger")
+    setting, state = prepared(clustering)
     assert state.clustering.labels.tolist() == [0, 0, 0, 1, 1, 1, -1]
     state, record = play_round(setting, state)
     assert state.clustering.labels.tolist() == [0, 0, 0, 1, 1, 1, 1]

@@ -48,6 +48,8 @@ class Tally:
 
     messages_down: int = 0
     messages_up: int = 0
+    arrays_down: int = 0  # messages with arrays in them
+    arrays_up: int = 0
     payload_down: int = 0
     payload_up: int = 0
     test_down: int = 0  # of payload_down: models sent out to be tested, which measures a method and is no part of its cost
@@ -283,6 +285,8 @@ class FlowerRuntime:
             self.tally.messages_down += 1
             self.tally.payload_down += letter.note.payload_bytes
             self.tally.test_down += letter.note.payload_bytes if letter.note.values.get("which") == "test" else 0
+            self.tally.arrays_down += bool(letter.note.arrays)
             self.tally.messages_up += outcome.sent
+            self.tally.arrays_up += bool(outcome.note and outcome.note.arrays)
             self.tally.payload_up += outcome.note.payload_bytes if outcome.note else 0
         return outcomes
