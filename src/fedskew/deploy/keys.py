@@ -17,6 +17,8 @@ from typing import Any
 from fedskew.errors import RunError
 
 YEARS = 1
+USES = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "key_cert_sign",
+        "crl_sign", "encipher_only", "decipher_only")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,21 +50,17 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
     crypto = _crypto()
     authority, server = (crypto.ec.generate_private_key(crypto.ec.SECP384R1()) for _ in range(2))
     name = _name(crypto, "fedskew fleet authority")
-    root = _builder(crypto, name, name, authority.public_key()).add_extension(
-        crypto.x509.BasicConstraints(ca=True, path_length=0), critical=True
-    )
-    leaf = (
-        _builder(crypto, _name(crypto, hosts[0]), name, server.public_key())
-        .add_extension(crypto.x509.SubjectAlternativeName([_subject(crypto, host) for host in hosts]), critical=False)
-        .add_extension(crypto.x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    )
+    root = _builder(crypto, name, name, authority.public_key(), authority, ca=True)
+    names = crypto.x509.SubjectAlternativeName([_subject(crypto, host) for host in hosts])
+    leaf = _builder(crypto, _name(crypto, hosts[0]), name, server.public_key(), authority, ca=False)
+    leaf = leaf.add_extension(names, critical=False)
     private_folder(folder)
     pem = crypto.serialization.Encoding.PEM
     signed = [builder.sign(authority, crypto.hashes.SHA384()).public_bytes(pem) for builder in (root, leaf)]
     return Certificates(
         write_private(folder / "ca.crt", signed[0]),
         write_private(folder / "superlink.crt", signed[1]),
-        write_private(folder / "superlink.key", _secret(crypto, server)),
+        write_private(folder / "superlink.key", _secret(crypto, server, "PKCS8")),
     )
 
 
@@ -72,14 +70,16 @@ def make_node_key(folder: Path, name: str) -> tuple[Path, Path]:
     private, public = private_folder(folder) / name, folder / f"{name}.pub"
     if not private.is_file() or not public.is_file():
         key, kinds = crypto.ec.generate_private_key(crypto.ec.SECP384R1()), crypto.serialization
-        write_private(private, _secret(crypto, key))
+        write_private(private, _secret(crypto, key, "OpenSSH"))
         text = key.public_key().public_bytes(kinds.Encoding.OpenSSH, kinds.PublicFormat.OpenSSH)
         write_private(public, text + f" {name}\n".encode())
     return private, public
 
 
-def _builder(crypto: Any, subject: Any, issuer: Any, key: Any) -> Any:
-    now = datetime.now(UTC)
+def _builder(crypto: Any, subject: Any, issuer: Any, key: Any, signer: Any, *, ca: bool) -> Any:
+    """A certificate with the extensions that strict checkers want."""
+    now, x509 = datetime.now(UTC), crypto.x509
+    uses = dict.fromkeys(USES, False) | ({"key_cert_sign": True, "crl_sign": True} if ca else {"digital_signature": True})
     return (
         crypto.x509.CertificateBuilder()
         .subject_name(subject)
@@ -88,6 +88,10 @@ def _builder(crypto: Any, subject: Any, issuer: Any, key: Any) -> Any:
         .serial_number(crypto.x509.random_serial_number())
         .not_valid_before(now - timedelta(minutes=5))
         .not_valid_after(now + timedelta(days=365 * YEARS))
+        .add_extension(x509.BasicConstraints(ca=ca, path_length=0 if ca else None), critical=True)
+        .add_extension(x509.KeyUsage(**uses), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
     )
 
 
@@ -102,9 +106,9 @@ def _subject(crypto: Any, host: str) -> Any:
         return crypto.x509.DNSName(host)
 
 
-def _secret(crypto: Any, key: Any) -> bytes:
+def _secret(crypto: Any, key: Any, form: str) -> bytes:
     kinds = crypto.serialization
-    text: bytes = key.private_bytes(kinds.Encoding.PEM, kinds.PrivateFormat.OpenSSH, kinds.NoEncryption())
+    text: bytes = key.private_bytes(kinds.Encoding.PEM, getattr(kinds.PrivateFormat, form), kinds.NoEncryption())
     return text
 
 
