@@ -28,11 +28,11 @@ test: $(READY) ## run all tests (under 8 minutes on 2 cores)
 
 $(FLOWER_READY): pyproject.toml constraints-flower.txt
 	test -x $(FLOWER)/python || $(PYTHON) -m venv .venv-flower
-	$(FLOWER)/pip install --quiet --constraint constraints-flower.txt --editable '.[flower,private]' pytest pytest-timeout
+	$(FLOWER)/pip install --quiet --constraint constraints-flower.txt --editable '.[flower,private]' pytest pytest-timeout pytest-xdist
 	@touch $@
 
 test-flower: $(FLOWER_READY) ## the Flower runtime with real SuperLinks and SuperNodes on loopback, in an environment of its own
-	$(FLOWER)/pytest --timeout=600 tests/flower src/fedskew/runtime/flower src/fedskew/fleet.py src/fedskew/deploy
+	$(FLOWER)/pytest -n 2 --dist loadfile --timeout=900 tests/flower src/fedskew/runtime/flower src/fedskew/fleet.py src/fedskew/deploy
 
 check: $(READY) ## formatting, lint, types, import rules
 	$(BIN)/ruff format --check src tests benchmarks

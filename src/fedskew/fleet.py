@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 FLEET = "fleet.json"  # in the run folder: which Flower runs played it, and what each sent
+LETTING_GO_SECONDS = 30.0
 DEFAULTS: dict[str, Any] = {
     "recipe": "recipe.toml",  # a file of the app, or the name of a shipped recipe
     "set": "",  # changes to it: "local.lr=0.1; run.rounds=5"
@@ -144,7 +145,7 @@ def serve(grid: Grid, context: Context, task: Task, folder: Path) -> Run:
     """Play the recipe over the fleet and keep its records; with ``resume`` go on where the last checkpoint was."""
     _end_with_parent()
     settings = read_settings(context.run_config, folder)
-    records = RunFolder(_folder(settings), settings.recipe, settings.seed, resume=bool(settings.config["resume"]))
+    records = _open(settings)
     try:
         state = records.restore()
         if records.finished:
@@ -152,6 +153,18 @@ def serve(grid: Grid, context: Context, task: Task, folder: Path) -> Run:
         return _serve(grid, str(context.run_id), task, settings, records, state)
     finally:
         records.close()
+
+
+def _open(settings: FleetSettings) -> RunFolder:
+    """The run folder. On resume the ServerApp of a killed SuperLink may need some seconds to notice and let go of it."""
+    resume, until = bool(settings.config["resume"]), time.monotonic() + LETTING_GO_SECONDS
+    while True:
+        try:
+            return RunFolder(_folder(settings), settings.recipe, settings.seed, resume=resume)
+        except RunFolderError as error:
+            if not resume or "another process" not in error.what or time.monotonic() > until:
+                raise
+        time.sleep(1.0)
 
 
 def _serve(grid: Grid, flower_run: str, task: Task, settings: FleetSettings, records: RunFolder, state: State | None) -> Run:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fedskew.deploy.flower_cli import CONNECTION, call, check_reachable, environment, program, write_connection
 from fedskew.deploy.keys import Certificates, make_certificates, make_node_key, private_folder, write_private
-from fedskew.deploy.processes import Started, last_lines, start, stop
+from fedskew.deploy.processes import Started, last_lines, reap, start, stop
 from fedskew.errors import RunError, RunFolderError
 
 SHEET = "fleet.json"
@@ -140,6 +140,7 @@ def _start(fleet: Fleet, name: str, command: Sequence[str]) -> Fleet:
 def restart(home: Path, name: str) -> Fleet:
     """Start one of the fleet's processes again that has died; SuperLink and nodes keep address, key and memory."""
     fleet = read_fleet(home.resolve())
+    reap(fleet.processes)
     if any(p.name == name and p.alive for p in fleet.processes):
         raise RunError(name, "is running", "Stop it first")
     if name == "superlink":

@@ -69,11 +69,11 @@ def stop(processes: Sequence[Started], grace_seconds: float = GRACE_SECONDS) -> 
         _signal(process, signal.SIGTERM)  # Flower's parts end with their parent; given a moment they do it in order
     until = time.monotonic() + grace_seconds
     while time.monotonic() < until and any(process.alive for process in family):
-        _reap(running)
+        reap(running)
         time.sleep(0.05)
     for process in family:
         _signal(process, signal.SIGKILL)
-    _reap(running)
+    reap(running)
     return [process.name for process in running]
 
 
@@ -104,7 +104,8 @@ def _signal(process: Started, number: signal.Signals) -> None:
             os.kill(process.pid, number)
 
 
-def _reap(processes: Sequence[Started]) -> None:
+def reap(processes: Sequence[Started]) -> None:
+    """Collect children of this very process that have ended; until then others believe that they are still there."""
     for process in processes:
         if process.pid in _CHILDREN and _CHILDREN[process.pid].poll() is not None:
             del _CHILDREN[process.pid]
