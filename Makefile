@@ -3,9 +3,11 @@ VENV ?= .venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+FLOWER := .venv-flower/bin
+FLOWER_READY := .venv-flower/.ready-fedskew
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench bench-flower clean
+.PHONY: help setup demo test test-flower check format bench bench-flower clean
 .PHONY: evidence-estimation evidence-participation evidence-ablation evidence-afls evidence-orders evidence-personal
 
 help: ## list the targets
@@ -24,6 +26,14 @@ demo: $(READY) ## train a small federation on digits and show the result
 
 test: $(READY) ## run all tests (under 8 minutes on 2 cores)
 	$(BIN)/pytest -n 2 --dist worksteal
+
+$(FLOWER_READY): pyproject.toml constraints-flower.txt
+	test -x $(FLOWER)/python || $(PYTHON) -m venv .venv-flower
+	$(FLOWER)/pip install --quiet --constraint constraints-flower.txt --editable '.[flower,private]' pytest pytest-timeout pytest-xdist
+	@touch $@
+
+test-flower: $(FLOWER_READY) ## the Flower runtime with real SuperLinks and SuperNodes on loopback, in an environment of its own
+	$(FLOWER)/pytest -n 2 --dist loadfile --timeout=900 tests/flower src/fedskew/runtime/flower src/fedskew/fleet.py src/fedskew/deploy
 
 check: $(READY) ## formatting, lint, types, import rules
 	$(BIN)/ruff format --check src tests benchmarks evidence

@@ -1,4 +1,4 @@
-"""The command line: ``fedskew run | list | data | measure | privacy | compare | report | export``."""
+"""The command line: ``fedskew run | list | data | measure | privacy | compare | report | export | flower``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedskew import cli_compare, cli_measure
+from fedskew import cli_compare, cli_flower, cli_measure
 from fedskew import recipe as recipes
 from fedskew.display import RunProgress, summary_table
 from fedskew.errors import FedskewError, RecipeError, RunError, did_you_mean
@@ -36,6 +36,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Datasets: what there is, fetch one, look at one.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_app, name="data")
+app.add_typer(cli_flower.app, name="flower")
 app.command("measure")(cli_measure.measure)
 app.command("privacy")(cli_measure.privacy)
 app.command("compare")(cli_compare.compare)

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from fedskew.accounting.links import check_means
-from fedskew.accounting.traffic import histogram_transfers, model_transfers, report_transfers
+from fedskew.accounting.traffic import model_transfers, report_transfers
 from fedskew.bill import preparation_cost, round_cost
 from fedskew.devices import simulated_seconds
 from fedskew.errors import RecipeError, RoundFailed, RunError
 from fedskew.evaluation import Evaluation, evaluate
+from fedskew.joining import source_of, welcome
 from fedskew.method import Method, Setting, Stage
-from fedskew.probe import head_shape, head_slices, head_updates, silent_at_probe
+from fedskew.probe import head_shape, head_slices, silent_at_probe
 from fedskew.questions import MAX_QUESTIONS, answer, plausible
 from fedskew.slots import begin_models, look_after, plan_round
 from fedskew.streams import stream
@@ -40,6 +41,7 @@ from fedskew.types import (
     Plan,
     RoundRecord,
     Runtime,
+    Signal,
     State,
     Stateful,
     Transfer,
@@ -83,26 +85,15 @@ def _measure(setting: Setting, state: State) -> tuple[State, tuple[Transfer, ...
     if method.signal is None:
         return state, (), {}
     memory = dict(state.memory)
-    given, transfers = _source_of(setting, method.signal)
+    given, transfers = source_of(setting, method.signal, np.flatnonzero(setting.description.population.num_examples))
     failures = silent_at_probe(given) if isinstance(given, HeadUpdates) else {}
-    signal, memory["signal"] = method.signal(given, memory={})
+    signal, memory["signal"] = (given, {}) if isinstance(given, Signal) else method.signal(given, memory={})
     state = replace(state, signal=signal, memory=memory)
     if method.distance is None or method.clustering is None:
         return state, transfers, failures
     geometry, memory["distance"] = method.distance(signal, memory={})
     clustering, memory["clustering"] = method.clustering(geometry, rng, memory={})
     return replace(state, clustering=clustering, memory=memory), transfers, failures
-
-
-def _source_of(setting: Setting, signal: Stage) -> tuple[Any, tuple[Transfer, ...]]:
-    """What a signal source wants, by the name of its first argument: label ``counts``, or the ``updates`` of a probe."""
-    if signal.wants == "updates":
-        method = setting.method
-        return head_updates(
-            setting.runtime, setting.description, setting.initial, setting.seed, method.clients_per_round, signal.options
-        )
-    counts = setting.runtime.label_counts()
-    return counts, histogram_transfers(*counts.shape)
 
 
 # ---------------------------------------------------------------- one round
@@ -112,6 +103,7 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     """Select, plan, train, aggregate, account: the state after the round and its record."""
     began = time.perf_counter()
     method, t = setting.method, state.round + 1
+    setting, state, joining = welcome(setting, state)
     memory = dict(state.memory)
     choice = select(setting, state, t)
     state, memory["selection"] = choice.state, choice.memory
@@ -128,7 +120,7 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     models, home, memory["procedure"] = look_after(setting, state, plan, before, models, runners, planned.memory)
     state, found = evaluate(setting, _remember(setting, state, home, models, runners, memory))
     holders = choice.holders | planned.holders
-    transfers = choice.transfers + planned.transfers + round_transfers(setting, plan, runners, holders)
+    transfers = joining + choice.transfers + planned.transfers + round_transfers(setting, plan, runners, holders)
     cost = round_cost(setting, plan, runners, choice.view.answers + planned.answers, holders, t)
     return state, _record(state, plan, runners, transfers, found, began, cost)
 

@@ -40,14 +40,17 @@ def assign_newcomers(counts: ArrayLike, signal: Signal, clustering: Clustering, 
     sizes, rows = table.sum(axis=1), proportions(table)
     labels = np.full(len(table), -1, np.int64)
     there = np.flatnonzero(sizes > 0)
-    if len(there):
-        newcomers = Signal(rows[there], sizes[there], "disclosed")
-        labels[there] = (
-            _by_psi(newcomers, signal, clustering, distance)
-            if distance.function is psi
-            else _joined(newcomers, signal, clustering, distance)
-        )
+    labels[there] = nearest_clusters(Signal(rows[there], sizes[there], "disclosed"), signal, clustering, distance)
     return labels
+
+
+def nearest_clusters(newcomers: Signal, signal: Signal, clustering: Clustering, distance: Stage) -> Ints:
+    """(n,) the cluster of clients with these label proportions, all of them known."""
+    if not len(newcomers.rows):
+        return np.empty(0, np.int64)
+    if distance.function is psi:
+        return _by_psi(newcomers, signal, clustering, distance)
+    return _joined(newcomers, signal, clustering, distance)
 
 
 def _by_psi(newcomers: Signal, signal: Signal, clustering: Clustering, distance: Stage) -> Ints:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -94,6 +94,11 @@ class FaultyRuntime:
     def label_counts(self) -> Ints:
         """As the inner runtime."""
         return self._inner.label_counts()
+
+    @property
+    def released_counts(self) -> Any:
+        """As the inner runtime: None where clients do not add noise themselves."""
+        return getattr(self._inner, "released_counts", None)
 
     def available(self, round: int) -> Bools:
         """Those the inner runtime has, thinned by the trace and by chance."""

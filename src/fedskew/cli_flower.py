@@ -1,0 +1,205 @@
+"""``fedskew flower new | up | run | status | admit | down``: a recipe on a fleet, from an empty folder to a TLS deployment."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedskew import recipe as recipes
+from fedskew.deploy import local_fleet
+from fedskew.deploy.app import write_app
+from fedskew.deploy.flower_cli import CONNECTION, call, check_reachable, environment, list_runs, program, run_config
+from fedskew.deploy.flower_cli import write_connection as connect
+from fedskew.deploy.keys import private_folder
+from fedskew.deploy.local_fleet import Fleet, read_fleet
+from fedskew.deploy.traffic import FLEET, Direction, compare
+from fedskew.errors import RecipeError, RunError
+from fedskew.records import RESULT, read_json
+
+app = typer.Typer(help="The same recipe on a real fleet, with Flower.", no_args_is_help=True, rich_markup_mode=None)
+out_console = Console()
+Home = Annotated[
+    Path, typer.Option("--home", envvar="FEDSKEW_FLEET", metavar="DIR", help="Folder of the fleet: logs, keys, what runs.")
+]
+HOME = Path(".fleet")
+
+
+def _print(text: str) -> None:
+    out_console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def new(
+    folder: Annotated[Path, typer.Argument(help="A new folder for the app.")],
+    recipe: Annotated[str, typer.Option(help="Name of a shipped recipe, or a TOML file.")] = "fedavg",
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="TABLE.OPTION=VALUE", help="Change an option.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Root of every random stream.")] = 0,
+) -> None:
+    """Write a Flower app from a recipe: five short files."""
+    raw = recipes.override(recipes.load(recipe), recipes.read_assignments(set_ or []))
+    for path in write_app(folder, recipes.resolve(raw), seed=seed):
+        _print(str(path))
+
+
+@app.command()
+def up(
+    nodes: Annotated[int, typer.Option(min=0, help="SuperNodes on this machine: clients 0 to N-1.")] = 4,
+    tls: Annotated[bool, typer.Option("--tls", help="Encrypt, and admit registered nodes only.")] = False,
+    host: Annotated[str, typer.Option(help="Address the SuperLink listens on.")] = local_fleet.LOOPBACK,
+    simulation: Annotated[bool, typer.Option("--simulation", help="N virtual nodes on Ray instead of SuperNodes.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Its port; 0 = a free one.")] = 0,
+    home: Home = HOME,
+) -> None:
+    """Start a SuperLink and some SuperNodes on this machine."""
+    if host != local_fleet.LOOPBACK and not tls:
+        raise RecipeError("--host", f"{host} is open to others without protection", "Add --tls")
+    if simulation and (tls or not nodes):
+        raise RecipeError("--simulation", "has one machine and at least one node", "Leave --tls out, give --nodes")
+    fleet = local_fleet.up(home, nodes, tls=tls, host=host, port=port, simulation=simulation)
+    kind = "virtual nodes" if simulation else "SuperNodes"
+    _print(f"SuperLink at {fleet.address} ({'TLS' if tls else 'no TLS, this machine only'}), {nodes} {kind}")
+
+
+@app.command()
+def run(
+    folder: Annotated[Path, typer.Argument(help="The folder of an app: see fedskew flower new.")],
+    out: Annotated[Path | None, typer.Option(help="Run folder (default: FOLDER/run).")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Root of every random stream (default: the app's).")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="TABLE.OPTION=VALUE", help="Change an option.")] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="Change [tool.flwr.app.config].")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    superlink: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Another SuperLink than that of --home.")] = None,
+    root_certificates: Annotated[Path | None, typer.Option(help="Its ca.crt; without one no TLS is used.")] = None,
+    home: Home = HOME,
+) -> None:
+    """Run an app on the fleet, follow it, and compare its ledger with the bytes Flower counted."""
+    if not (folder / "pyproject.toml").is_file():
+        raise RecipeError(str(folder), "is not a Flower app", "Write one: fedskew flower new DIR")
+    fleet = read_fleet(home.resolve()) if superlink is None else _elsewhere(home, superlink, root_certificates)
+    authority = fleet.authority if superlink is None else root_certificates
+    check_reachable(fleet.address, authority)
+    target = (out or folder / "run").resolve()
+    values: dict[str, Any] = {"out": str(target), "resume": resume} | ({} if seed is None else {"seed": seed})
+    values |= {"set": ";".join(set_)} if set_ else {}
+    values |= {
+        key: recipes.override({}, {f"x.{key}": value})["x"][key]
+        for key, value in recipes.read_assignments(config or []).items()
+    }
+    engine = ["--federation-config", f"num-supernodes={fleet.simulated}"] if fleet.simulated else []
+    answer = call(fleet.flower_home, "run", str(folder.resolve()), CONNECTION, *run_config(values), *engine)
+    run_id = str(answer["run-id"])
+    _print(f"Flower run {run_id}")
+    final = _follow(fleet, run_id)
+    if final["status"] != "finished:completed":
+        why = str(final.get("status-details") or final["status"]).removeprefix("ServerApp failed with exception: ")
+        raise RunError(f"Flower run {run_id}", why, "Finished rounds are on disk: --resume goes on")
+    _report(target, [final])
+
+
+def _elsewhere(home: Path, address: str, authority: Path | None) -> Fleet:
+    """A SuperLink that somebody else has started."""
+    fleet = Fleet(str(private_folder(home.resolve())), address, False)
+    connect(fleet.flower_home, address, None if authority is None else authority.resolve())
+    return fleet
+
+
+def _follow(fleet: Fleet, run_id: str) -> Mapping[str, Any]:
+    """Show our own lines of the ServerApp's log until the run has ended; what Flower knows of it then."""
+    command = [program("flwr"), "log", run_id, CONNECTION, "--stream"]
+    seen: set[str] = set()
+    while True:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(fleet.flower_home)
+        ) as log:
+            for line in log.stdout or ():
+                text = line.partition("fedskew: ")[2].rstrip()
+                if text and text not in seen:
+                    seen.add(text)
+                    _print(text)
+        try:
+            found = list_runs(fleet.flower_home, run_id)[0]
+        except RunError:
+            remedy = "Start it again (fedskew flower restart superlink), then run with --resume"
+            raise RunError(f"SuperLink {fleet.address}", "does not answer any more", remedy) from None
+        if str(found["status"]).startswith("finished"):
+            return found
+        time.sleep(1.0)
+
+
+def _report(folder: Path, runs: list[Mapping[str, Any]]) -> None:
+    if not (folder / FLEET).is_file() or not (folder / RESULT).is_file():
+        _print(f"records are on the SuperLink's machine in {folder}")
+        return
+    result = read_json(folder / RESULT)
+    accuracy = "not tested" if result["final_accuracy"] is None else f"final accuracy {result['final_accuracy']:.4f}"
+    _print(f"{accuracy}, {result['rounds']} rounds, records in {folder}")
+    out_console.print(traffic_table(compare(folder, runs)))
+
+
+def traffic_table(found: Mapping[str, Direction]) -> Table:
+    """Our bytes and Flower's, side by side."""
+    names = ("ledger", "tests + d2d", "messages", "stated overhead", "Flower", "difference")
+    table = Table("bytes", *(f"{name}" for name in names), show_edge=False, pad_edge=False, box=None)
+    for way, row in found.items():
+        cells = (row.ledger, row.uncharged, row.messages, row.overhead, row.flower)
+        table.add_row(way, *(f"{cell:,}" for cell in cells), f"{100 * row.difference:+.1f} %")
+    return table
+
+
+@app.command()
+def status(
+    home: Home = HOME,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """What runs, and which runs the SuperLink knows."""
+    fleet = read_fleet(home.resolve())
+    processes = {p.name: {"pid": p.pid, "alive": p.alive, "log": p.log} for p in fleet.processes}
+    runs = list_runs(fleet.flower_home) if processes["superlink"]["alive"] else []
+    if as_json:
+        print(json.dumps({"address": fleet.address, "tls": fleet.tls, "processes": processes, "runs": runs}, indent=2))
+        return
+    _print(f"SuperLink at {fleet.address}, {'TLS' if fleet.tls else 'no TLS'}")
+    for name, facts in processes.items():
+        _print(f"  {name:10} {'running' if facts['alive'] else 'STOPPED'}  process {facts['pid']}  {facts['log']}")
+    for found in runs:
+        down, up = (found["network-traffic"][f"{way}bound-bytes"] for way in ("out", "in"))
+        _print(f"  run {found['run-id']} {found['status']}: {down:,} bytes down, {up:,} up")
+
+
+@app.command()
+def admit(
+    name: Annotated[str, typer.Argument(help="A name for the node's key.")],
+    home: Home = HOME,
+) -> None:
+    """Make and register a key for a SuperNode on another machine."""
+    key, command = local_fleet.admit(home, name)
+    _print(f"copy {key} and {key.parent / 'ca.crt'} to that machine, number its client, and start there:")
+    _print(shlex.join(command))
+
+
+@app.command()
+def restart(
+    name: Annotated[str, typer.Argument(help="superlink, or node-N")],
+    home: Home = HOME,
+) -> None:
+    """Start a process of the fleet again that has died."""
+    local_fleet.restart(home, name)
+    _print(f"{name} is running again")
+
+
+@app.command()
+def down(home: Home = HOME) -> None:
+    """Stop exactly what `up` has started."""
+    stopped = local_fleet.down(home)
+    _print(f"stopped {', '.join(stopped)}" if stopped else "nothing was running any more")

@@ -1,0 +1,127 @@
+"""Certificates and node keys, made on the spot, readable by their owner only.
+
+A small authority of its own signs the SuperLink's certificate; whoever has ``ca.crt`` can check it. Every SuperNode has a key
+pair (ECDSA on P-384, the curve Flower wants) whose public half is registered with the SuperLink.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from fedskew.errors import RunError
+
+YEARS = 1
+USES = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "key_cert_sign",
+        "crl_sign", "encipher_only", "decipher_only")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Where the three files of a SuperLink lie."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+
+def private_folder(path: Path) -> Path:
+    """A folder only its owner can look into."""
+    path.mkdir(parents=True, exist_ok=True)
+    path.chmod(0o700)
+    return path
+
+
+def write_private(path: Path, content: bytes) -> Path:
+    """A file only its owner can read, from its first byte on."""
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+    return path
+
+
+def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
+    """An authority and a certificate for these host names and addresses. The authority's own key is thrown away."""
+    crypto = _crypto()
+    authority, server = (crypto.ec.generate_private_key(crypto.ec.SECP384R1()) for _ in range(2))
+    name = _name(crypto, "fedskew fleet authority")
+    root = _builder(crypto, name, name, authority.public_key(), authority, ca=True)
+    names = crypto.x509.SubjectAlternativeName([_subject(crypto, host) for host in hosts])
+    leaf = _builder(crypto, _name(crypto, hosts[0]), name, server.public_key(), authority, ca=False)
+    leaf = leaf.add_extension(names, critical=False)
+    private_folder(folder)
+    pem = crypto.serialization.Encoding.PEM
+    signed = [builder.sign(authority, crypto.hashes.SHA384()).public_bytes(pem) for builder in (root, leaf)]
+    return Certificates(
+        write_private(folder / "ca.crt", signed[0]),
+        write_private(folder / "superlink.crt", signed[1]),
+        write_private(folder / "superlink.key", _secret(crypto, server, "PKCS8")),
+    )
+
+
+def make_node_key(folder: Path, name: str) -> tuple[Path, Path]:
+    """(private, public) key of one SuperNode; an existing pair is kept, so that the node keeps its number."""
+    crypto = _crypto()
+    private, public = private_folder(folder) / name, folder / f"{name}.pub"
+    if not private.is_file() or not public.is_file():
+        key, kinds = crypto.ec.generate_private_key(crypto.ec.SECP384R1()), crypto.serialization
+        write_private(private, _secret(crypto, key, "OpenSSH"))
+        text = key.public_key().public_bytes(kinds.Encoding.OpenSSH, kinds.PublicFormat.OpenSSH)
+        write_private(public, text + f" {name}\n".encode())
+    return private, public
+
+
+def _builder(crypto: Any, subject: Any, issuer: Any, key: Any, signer: Any, *, ca: bool) -> Any:
+    """A certificate with the extensions that strict checkers want."""
+    now, x509 = datetime.now(UTC), crypto.x509
+    uses = dict.fromkeys(USES, False) | ({"key_cert_sign": True, "crl_sign": True} if ca else {"digital_signature": True})
+    return (
+        crypto.x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(crypto.x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))
+        .not_valid_after(now + timedelta(days=365 * YEARS))
+        .add_extension(x509.BasicConstraints(ca=ca, path_length=0 if ca else None), critical=True)
+        .add_extension(x509.KeyUsage(**uses), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+    )
+
+
+def _name(crypto: Any, text: str) -> Any:
+    return crypto.x509.Name([crypto.x509.NameAttribute(crypto.x509.NameOID.COMMON_NAME, text[:64])])
+
+
+def _subject(crypto: Any, host: str) -> Any:
+    try:
+        return crypto.x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return crypto.x509.DNSName(host)
+
+
+def _secret(crypto: Any, key: Any, form: str) -> bytes:
+    kinds = crypto.serialization
+    text: bytes = key.private_bytes(kinds.Encoding.PEM, getattr(kinds.PrivateFormat, form), kinds.NoEncryption())
+    return text
+
+
+def _crypto() -> Any:
+    """The cryptography package, which Flower depends on, as one namespace."""
+    try:
+        from types import SimpleNamespace
+
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+    except ImportError:
+        raise RunError("fedskew flower", "Flower is not installed", "Run: pip install 'fedskew[flower]'") from None
+    names = {name: getattr(x509, name) for name in dir(x509) if not name.startswith("_")}
+    names["NameOID"] = x509.oid.NameOID
+    return SimpleNamespace(x509=SimpleNamespace(**names), hashes=hashes, serialization=serialization, ec=ec)

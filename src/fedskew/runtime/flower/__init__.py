@@ -1,0 +1,8 @@
+"""Training on a fleet: the same loop and the same recipe, clients on other machines, messages carried by Flower.
+
+``server.py``    what the loop talks to            ``client.py``    the ClientApp: answers messages on its own data
+``exchange.py``  one batch, one outcome each       ``records.py``   values to and from Flower's records
+``registry.py``  client number <-> Flower node     ``task.py``      what a user brings: data and model
+
+Only this package imports flwr. ``fedskew.fleet`` joins it with recipes and run folders.
+"""

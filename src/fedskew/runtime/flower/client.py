@@ -1,0 +1,184 @@
+"""The ClientApp: answers the server's messages with the client's own data, by the code that trains on one machine too.
+
+Five messages: ``query.hello`` (who are you), ``query.release`` (label counts, noised here), ``train``, ``evaluate`` and
+``query.vote`` (which of several models fits best). What a client gives away is decided by its own copy of the recipe, never
+by the message: exact label counts only if the recipe's signal
+is ``histogram``; with ``private`` only counts it has noised itself, once per run; otherwise none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.clientapp import ClientApp
+
+from fedskew.errors import RunError
+from fedskew.runtime.flower.records import ForeignMessage, Note, from_records, layout_mark, to_records
+from fedskew.runtime.flower.task import FleetSettings, Task, client_store
+from fedskew.runtime.local.trainer import Trainer
+from fedskew.signal import release
+from fedskew.streams import stream
+from fedskew.types import Floats, Ints, LocalJob
+
+RELEASED = "fedskew-released"  # where a node keeps what it has released in this run
+
+Read = Callable[[Context], FleetSettings]
+
+
+@dataclass
+class ClientSide:
+    """One client: its number, its data and the trainer on them."""
+
+    client: int
+    trainer: Trainer
+    settings: FleetSettings
+    mark: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.mark = layout_mark(self.trainer.model.layout)
+
+    @property
+    def counts(self) -> Ints:
+        """(C,) exact label counts; they leave this process only if the recipe discloses them."""
+        own: Ints = self.trainer.store.label_counts()[self.client]
+        return own
+
+
+def client_number(node_config: Mapping[str, Any]) -> int:
+    """The client a node stands for, from its ``--node-config``: ``client-id``, or else ``partition-id``.
+
+    >>> client_number({"partition-id": 3, "num-partitions": 10})
+    3
+    """
+    value = node_config.get("client-id", node_config.get("partition-id"))
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        found = "has no client number" if value is None else f"client number {value!r} is not a whole number from 0"
+        raise RunError("node", found, "Start flower-supernode with --node-config 'partition-id=0'")
+    return value
+
+
+def make_client_app(task: Task, read: Read) -> ClientApp:
+    """A ClientApp for a task; ``read`` finds the recipe and the seed of a run."""
+    app = ClientApp()
+    sides: dict[tuple[int, int], ClientSide] = {}
+
+    def side_of(context: Context) -> ClientSide:
+        """Loaded once per process and run: with Ray one process answers for many clients."""
+        key = (context.run_id, client_number(context.node_config))
+        if key not in sides:
+            if len(sides) >= 4:
+                sides.pop(next(iter(sides)))
+            sides[key] = build_side(task, key[1], read(context))
+        return sides[key]
+
+    def handler(kind: str, answer: Callable[[ClientSide, Note, Context], Note]) -> Callable[[Message, Context], Message]:
+        def handle(message: Message, context: Context) -> Message:
+            note = from_records(message.content, kind)  # a foreign message is refused before any data is read
+            side = side_of(context)
+            return Message(to_records(answer(side, note, context)), reply_to=message)
+
+        return handle
+
+    app.query("hello")(handler("hello", hello))
+    app.query("release")(handler("release", release_counts))
+    app.train()(handler("train", train))
+    app.evaluate()(handler("evaluate", evaluate))
+    app.query("vote")(handler("vote", vote))
+    return app
+
+
+def build_side(task: Task, client: int, settings: FleetSettings) -> ClientSide:
+    """Load the client's data and build the model, with one torch thread as everywhere."""
+    import torch
+
+    torch.set_num_threads(1)
+    store = client_store(client, task.load_data(client, settings), task.num_classes)
+    return ClientSide(client, Trainer(store, lambda: task.build_model(settings), settings.seed), settings)
+
+
+# ---------------------------------------------------------------- answers
+
+
+def hello(side: ClientSide, note: Note, context: Context) -> Note:
+    """Who this is and how many examples it has; its label counts if its recipe discloses them."""
+    store, disclosed = side.trainer.store, side.settings.recipe.get("signal", {}).get("use") == "histogram"
+    values = {
+        "client": side.client,
+        "num_examples": len(store.rows(side.client, "train")),
+        "num_test": len(store.rows(side.client, "test")),
+    }
+    return Note("hello", values, {"counts": side.counts.astype(np.uint32)} if disclosed else {}, side.mark)
+
+
+def release_counts(side: ClientSide, note: Note, context: Context) -> Note:
+    """Label counts with noise by the recipe's [signal]. Asked again in the same run it repeats itself: one release, no more."""
+    _check(side, note)
+    options = {key: value for key, value in side.settings.recipe.get("signal", {}).items() if key != "use"}
+    if side.settings.recipe.get("signal", {}).get("use") != "private":
+        raise RunError(f"client {side.client}", "its recipe releases no label counts", "Use signal.use = 'private'")
+    if RELEASED not in context.state:
+        noisy: Floats = release(side.counts, **options)
+        context.state[RELEASED] = ArrayRecord({"counts": Array(noisy)})
+    kept = context.state.array_records[RELEASED]["counts"].numpy()
+    return Note("release", {}, {"counts": kept}, side.mark)
+
+
+def train(side: ClientSide, note: Note, context: Context) -> Note:
+    """Train from the model in the message; the loss goes back with the trained model."""
+    _check(side, note)
+    out = np.empty(side.trainer.model.layout.size, np.float32)
+    found = side.trainer.train(
+        side.client,
+        note.arrays["model"],
+        out,
+        LocalJob(**note.values["job"]),
+        int(note.values["seed"]),
+        int(note.values["round"]),
+        note.arrays.get("correction"),
+    )
+    values = {name: getattr(found, name) for name in ("loss", "seconds", "steps", "examples")}
+    return Note("train", values, {"model": out}, side.mark)
+
+
+def evaluate(side: ClientSide, note: Note, context: Context) -> Note:
+    """Mean loss, accuracy and number of examples of every model in the message, on this client's own data."""
+    _check(side, note)
+    rows = own_rows(side, str(note.values["which"]), int(note.values["max_examples"]), note)
+    scores = []
+    for model in note.arrays["models"]:
+        losses, correct = side.trainer.score(model, str(note.values["which"]), rows)
+        empty = not len(rows)
+        scores.append([float("nan") if empty else float(losses.astype(np.float64).mean()),
+                       float("nan") if empty else float(correct.mean()), len(rows)])  # fmt: skip
+    return Note("evaluate", {"scores": scores}, {}, side.mark)
+
+
+def vote(side: ClientSide, note: Note, context: Context) -> Note:
+    """Which share of this client's training examples each model in the message fits best, ties to the first."""
+    _check(side, note)
+    rows, models = side.trainer.store.rows(side.client, "train"), note.arrays["models"]
+    losses = np.stack([side.trainer.score(model, "train", rows)[0] for model in models])
+    best = np.nan_to_num(losses, nan=np.inf).argmin(axis=0)
+    return Note("vote", {"votes": np.bincount(best, minlength=len(models)).tolist()}, {}, side.mark)
+
+
+def own_rows(side: ClientSide, which: str, max_examples: int, note: Note) -> Ints:
+    """All rows, or the draw the local runtime would make."""
+    rows = side.trainer.store.rows(side.client, which)
+    if not max_examples or len(rows) <= max_examples:
+        return rows
+    rng = stream(int(note.values["seed"]), "loss", side.client, int(note.values["round"]))
+    return np.sort(rng.choice(rows, max_examples, replace=False))
+
+
+def _check(side: ClientSide, note: Note) -> None:
+    """The message is for this client and this model."""
+    if note.layout != side.mark:
+        what = f"is for a model of another layout ({note.layout}, here {side.mark})"
+        raise ForeignMessage(f"client {side.client}", f"the message {what}", "Build the same model on both sides")
+    if int(note.values["client"]) != side.client:
+        raise ForeignMessage(f"client {side.client}", f"the message is for client {note.values['client']}", "Join again")

@@ -1,0 +1,297 @@
+"""The runtime over Flower's Grid: every call of the loop becomes one batch of messages with one outcome per client.
+
+The number of clients K is the recipe's. A client that has not joined yet, or has left, is not available; one that joins
+late is picked up before the next round. Few messages: a node says once who it is, how many examples it has and, where the
+recipe discloses them, its label counts; a loss comes back with the model it belongs to. The server builds the first model and
+evaluates on its own test set by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from flwr.serverapp import Grid
+
+from fedskew.errors import RunError
+from fedskew.runtime.flower.answers import DAMAGED, counts_of, hello_of, pooled, reply_of, scores_of, shares_of, slots_by_client
+from fedskew.runtime.flower.exchange import Letter, Outcome, exchange
+from fedskew.runtime.flower.records import ForeignMessage, Note, layout_mark
+from fedskew.runtime.flower.registry import Registry
+from fedskew.runtime.local.runtime import LocalRuntime
+from fedskew.runtime.local.store import Store
+from fedskew.runtime.replies import collect
+from fedskew.types import Auxiliary, Bools, Description, Floats, Ids, Ints, LocalJob, Params, Population, Replies, Scores
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long the server waits for what."""
+
+    deadline_seconds: float = 300.0  # for one batch; Flower notices a dead node after about 65 s
+    wait_seconds: float = 120.0  # for clients to join, before the first round and when too few are left
+    min_clients: int = 0  # how many must be there to go on; 0 = all at the start, one later
+    poll_seconds: float = 0.5
+
+
+@dataclass
+class Tally:
+    """What went over the wire, as this side counts it: messages, and the bytes of the arrays in them."""
+
+    messages_down: int = 0
+    messages_up: int = 0
+    arrays_down: int = 0  # messages with arrays in them
+    arrays_up: int = 0
+    payload_down: int = 0
+    payload_up: int = 0
+    test_down: int = 0  # of payload_down: models sent out to be tested, which measures a method and is no part of its cost
+
+
+class FlowerRuntime:
+    """The clients of a fleet behind a Grid. ``draw`` makes a Population of example counts (devices are the recipe's)."""
+
+    def __init__(
+        self,
+        grid: Grid,
+        store: Store,
+        factory: Callable[[], nn.Module],
+        clients: int,
+        *,
+        patience: Patience | None = None,
+        draw: Callable[[Ints], Population] = Population,
+        say: Say = print,
+    ) -> None:
+        self._grid, self._store, self._say, self._draw = grid, store, say, draw
+        self._patience = patience or Patience()
+        self._local = LocalRuntime(store, factory, workers=1)
+        self._layout = self._local.describe().layout
+        self._mark = layout_mark(self._layout)
+        self._registry = Registry(clients)
+        self._sizes = np.zeros(clients, np.int64)
+        self._test_sizes = np.zeros(clients, np.int64)
+        self._counts: dict[int, Ints] = {}  # client -> exact counts it disclosed
+        self._released: dict[int, Floats] = {}  # client -> counts it noised itself
+        self._mute: set[int | None] = set()  # nodes that released nothing: not asked again
+        self._population = draw(self._sizes)
+        self._slow: set[int] = set()  # nodes that have left one hello unanswered
+        self._begun = False
+        self.tally = Tally()
+
+    # ------------------------------------------------------------ who is there
+
+    def describe(self) -> Description:
+        """Clients, classes and the model's layout; says hello to nodes that are new, and waits if too few are there."""
+        needed = self._patience.min_clients or (1 if self._begun else self._registry.clients)
+        until = time.monotonic() + self._patience.wait_seconds
+        while True:
+            self._look()
+            self._greet()
+            if len(self._registry.present) >= needed or time.monotonic() >= until:
+                break
+            time.sleep(self._patience.poll_seconds)
+        self._check_anyone()
+        if not self._begun and len(self._registry.present) < self._registry.clients:
+            self._say(f"going on with {len(self._registry.present)} of {self._registry.clients} clients")
+        self._begun = True
+        return Description(self._population, self._store.num_classes, self._layout)
+
+    def _check_anyone(self) -> None:
+        there, needed = len(self._registry.present), max(1, self._patience.min_clients)
+        if there < needed:
+            refused = "; ".join(self._registry.refused.values())
+            what = f"{there} clients have joined, {needed} needed" + (f" ({refused})" if refused else "")
+            raise RunError("fleet", what, "Start SuperNodes with --node-config 'partition-id=0', or set min-clients")
+
+    def _look(self) -> None:
+        before = self._registry.present
+        self._registry.see(self._grid.get_node_ids())
+        for client, node in before.items():
+            if self._registry.node_of(client) != node:
+                self._say(f"client {client} has left (node {node})")
+
+    def _greet(self) -> None:
+        """Ask strangers who they are. Those that answer nothing useful are left out, and the run goes on."""
+        letters = [Letter(node, "query.hello", Note("hello", layout=self._mark)) for node in self._registry.strangers]
+        for letter, outcome in zip(letters, self._send(letters), strict=True):
+            if outcome.status == "timeout" and letter.node not in self._slow:  # asked once more before the next round
+                self._slow.add(letter.node)
+                self._say(f"node {letter.node} does not answer")
+                continue
+            try:
+                if outcome.note is None:
+                    raise ForeignMessage("hello", outcome.why)
+                self._take_in(letter.node, outcome.note)
+            except ForeignMessage as error:
+                self._registry.refuse(letter.node, f"node {letter.node}: {error.what}")
+                self._say(f"node {letter.node} takes no part: {error.what}")
+
+    def _take_in(self, node: int, note: Note) -> None:
+        said = hello_of(note, self._store.num_classes)
+        if note.layout != self._mark:
+            raise ForeignMessage("hello", f"client {said.client} builds a model of another layout")
+        complaint = self._registry.claim(node, said.client)
+        if complaint:
+            self._say(complaint)
+            return
+        self._say(f"client {said.client} has joined (node {node}, {said.num_examples} examples)")
+        if said.counts is not None:
+            self._counts[said.client] = said.counts
+        self._test_sizes[said.client] = said.num_test
+        if self._sizes[said.client] != said.num_examples:
+            self._sizes = self._sizes.copy()
+            self._sizes[said.client] = said.num_examples
+            self._population = self._draw(self._sizes)
+
+    def available(self, round: int) -> Bools:
+        """Clients that are connected and have examples."""
+        self._look()
+        there = np.zeros(self._registry.clients, np.bool_)
+        there[list(self._registry.present)] = True
+        return there & (self._sizes > 0)
+
+    # ------------------------------------------------------------ what clients tell
+
+    def label_counts(self) -> Ints:
+        """(K, C) exact counts, as disclosed with the hello; zeros for clients that have not joined."""
+        return self._table(self._counts).astype(np.int64)
+
+    def released_counts(self, clients: Ids) -> tuple[Bools, Floats]:
+        """Whose counts are here, and (K, C) counts with the noise each client added; asked for once and kept."""
+        nodes = {int(c): self._registry.node_of(int(c)) for c in clients}
+        wanted = [c for c, node in nodes.items() if c not in self._released and node is not None and node not in self._mute]
+        for client, outcome in zip(wanted, self._ask(wanted, "query.release", "release", {}), strict=True):
+            try:
+                if outcome.note is None or outcome.status != "ok":
+                    raise ForeignMessage("release", outcome.why)
+                self._released[client] = counts_of(outcome.note, self._store.num_classes)
+            except (*DAMAGED, ForeignMessage) as error:
+                self._mute.add(nodes[client])
+                self._say(f"client {client} released no label counts: {error}")
+        known = np.isin(np.arange(self._registry.clients), list(self._released))
+        return known, self._table(self._released)
+
+    def _table(self, rows: Mapping[int, Ints | Floats]) -> Floats:
+        table = np.zeros((self._registry.clients, self._store.num_classes))
+        for client, row in rows.items():
+            table[client] = row
+        return table
+
+    # ------------------------------------------------------------ work
+
+    def initial(self, seed: int) -> Params:
+        """A fresh model, built by the server."""
+        return self._local.initial(seed)
+
+    def train(
+        self,
+        clients: Ids,
+        models: Params,
+        start: Ids,
+        job: LocalJob,
+        *,
+        seed: int,
+        round: int,
+        corrections: Params | None = None,
+    ) -> Replies:
+        """One message to each client with its model; what comes back is checked as it is on one machine."""
+        values = {"job": asdict(job), "seed": str(seed), "round": round}
+        arrays = [{"model": models[s]} | ({} if corrections is None else {"correction": corrections[i]})
+                  for i, s in enumerate(start)]  # fmt: skip
+        outcomes = self._ask(clients, "train", "train", values, arrays)
+        return collect([reply_of(outcome) for outcome in outcomes], models.shape[1])
+
+    def evaluate(self, models: Params) -> Scores:
+        """Every model on the server's test set; without one, on the clients' own, weighted by their examples."""
+        if len(self._store.central_order):
+            return self._local.evaluate(models)
+        everyone = np.flatnonzero(self._test_sizes)
+        clients = np.tile(everyone, len(models))
+        each = self.evaluate_clients(clients, models, np.repeat(np.arange(len(models)), len(everyone)), "test")
+        return pooled(each, len(models))
+
+    def evaluate_clients(
+        self,
+        clients: Ids,
+        models: Params,
+        start: Ids,
+        which: Literal["test", "train"],
+        *,
+        max_examples: int = 0,
+        seed: int = 0,
+        round: int = 0,
+    ) -> Scores:
+        """One message to each client with all the models it shall score; nan where nothing came back."""
+        wanted = slots_by_client(clients, start)
+        values = {"which": which, "max_examples": max_examples, "seed": str(seed), "round": round}
+        outcomes = self._ask(list(wanted), "evaluate", "evaluate", values, [{"models": models[s]} for s in wanted.values()])
+        found = {
+            (client, slot): row
+            for (client, slots), outcome in zip(wanted.items(), outcomes, strict=True)
+            for slot, row in scores_of(outcome, slots).items()
+        }
+        nothing = (float("nan"), float("nan"), 0)
+        rows = [found.get((int(c), int(s)), nothing) for c, s in zip(clients, start, strict=True)]
+        loss, accuracy, sizes = zip(*rows, strict=True) if rows else ((), (), ())
+        return Scores(np.array(loss, np.float64), np.array(accuracy, np.float64), np.array(sizes, np.int64))
+
+    @property
+    def clients_have_tests(self) -> bool:
+        """Whether any client said that it has test examples."""
+        return bool(self._test_sizes.any())
+
+    def best_fit(self, clients: Ids, models: Params) -> Floats:
+        """One message to each client with all models; nan where nothing usable came back."""
+        outcomes = self._ask(clients, "query.vote", "vote", {}, [{"models": models}] * len(clients))
+        return np.array([shares_of(outcome, len(models)) for outcome in outcomes]).reshape(len(clients), len(models))
+
+    def auxiliary(self, models: Params) -> Auxiliary:
+        """Every model on the server's own examples."""
+        return self._local.auxiliary(models)
+
+    def close(self) -> None:
+        """Nothing of the fleet is stopped; the server's own model goes."""
+        self._local.close()
+
+    # ------------------------------------------------------------ messages
+
+    def _ask(
+        self,
+        clients: Ids,
+        kind: str,
+        name: str,
+        values: Mapping[str, Any],
+        arrays: Sequence[Mapping[str, Params]] | None = None,
+    ) -> list[Outcome]:
+        """One message per client, one outcome each; a client without a node costs no message."""
+        letters: dict[int, Letter] = {}
+        present = self._registry.present
+        for place, client in enumerate(clients):
+            node = present.get(int(client))
+            if node is not None:
+                note = Note(name, {"client": int(client), **values}, arrays[place] if arrays else {}, self._mark)
+                letters[place] = Letter(node, kind, note, self._mark)
+        outcomes = dict(zip(letters, self._send(list(letters.values())), strict=True))
+        absent = Outcome("error", why="is not connected")
+        return [outcomes.get(place, absent) for place in range(len(clients))]
+
+    def _send(self, letters: Sequence[Letter]) -> list[Outcome]:
+        patience = self._patience
+        outcomes = exchange(self._grid, letters, deadline_seconds=patience.deadline_seconds, poll_seconds=patience.poll_seconds)
+        for letter, outcome in zip(letters, outcomes, strict=True):
+            self._registry.heard(letter.node, failed=outcome.lost)
+            self.tally.messages_down += 1
+            self.tally.payload_down += letter.note.payload_bytes
+            self.tally.test_down += letter.note.payload_bytes if letter.note.values.get("which") == "test" else 0
+            self.tally.arrays_down += bool(letter.note.arrays)
+            self.tally.messages_up += outcome.sent
+            self.tally.arrays_up += bool(outcome.note and outcome.note.arrays)
+            self.tally.payload_up += outcome.note.payload_bytes if outcome.note else 0
+        return outcomes

@@ -1,0 +1,128 @@
+"""A fleet with TLS: registered nodes train, others are refused; keys are their owner's only; nothing secret is logged."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed: make test-flower has it")
+from real_fleet import finish, make_app, run_app, wait_for
+
+from fedskew.deploy import local_fleet
+from fedskew.deploy.flower_cli import check_reachable, environment
+from fedskew.deploy.keys import make_certificates, make_node_key
+from fedskew.deploy.local_fleet import read_fleet, supernode_command
+from fedskew.deploy.processes import start, stop
+from fedskew.errors import RunError, RunFolderError
+from fedskew.experiment import Run
+
+SMALL = {"data.clients": 3, "run.rounds": 1, "run.clients_per_round": 3, "data.client_test": "none"}
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    home = tmp_path_factory.mktemp("secure") / "home"
+    local_fleet.up(home, 2, tls=True)
+    yield home
+    local_fleet.down(home)
+
+
+def intruder(home: Path, folder: Path, name: str, command: list[str]):
+    return start(name, command, folder / f"{name}.log", environment(folder / name))
+
+
+def test_only_registered_nodes_take_part(fleet, tmp_path):
+    """Client 2 comes twice, without a registered key and in plain text: neither is let in, the run goes on without it."""
+    known = read_fleet(fleet)
+    stranger, _ = make_node_key(tmp_path, "stranger")
+    unregistered = intruder(fleet, tmp_path, "unregistered", supernode_command(known, 2, 3, stranger))
+    anonymous = intruder(fleet, tmp_path, "anonymous", supernode_command(known, 2, 3, None))
+    plain = [part for part in supernode_command(known, 2, 3, None) if part not in ("--root-certificates", str(known.authority))]
+    plaintext = intruder(fleet, tmp_path, "plaintext", [plain[0], "--insecure", *plain[1:]])
+    try:
+        app = make_app(tmp_path / "app", "fedavg", SMALL)
+        said = finish(run_app(fleet, app, "--config", "min-clients=2", "--config", "wait-seconds=240"), app)
+    finally:
+        stop([unregistered, anonymous, plaintext])
+    played = Run.load(app / "run")
+    assert sorted(played.rounds[1].loss) == [0, 1], said
+    assert "client 2" not in said
+    for process in (unregistered, anonymous, plaintext):
+        assert "Receiving" not in Path(process.log).read_text()
+
+
+def test_keys_and_certificates_are_their_owners(fleet):
+    for path in [fleet, *fleet.rglob("*")]:
+        if path.parent == fleet / "keys" or path.parent == fleet / "logs" or path == fleet / "fleet.json":
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    for folder in (fleet, fleet / "keys", fleet / "logs", fleet / "flwr"):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert len(list((fleet / "keys").iterdir())) == 3 + 2 * 2
+
+
+def test_nothing_secret_in_the_logs(fleet):
+    said = "".join(path.read_text() for path in (fleet / "logs").iterdir())
+    assert said
+    for path in (fleet / "keys").iterdir():
+        if path.suffix in (".pub", ".crt"):
+            continue
+        body = [line for line in path.read_text().splitlines() if not line.startswith("-----")]
+        assert body
+        assert not any(line in said for line in body)
+
+
+def test_telemetry_is_off_unless_asked_for(tmp_path, monkeypatch):
+    assert environment(tmp_path)["FLWR_TELEMETRY_ENABLED"] == "0"
+    monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "1")
+    assert environment(tmp_path)["FLWR_TELEMETRY_ENABLED"] == "1"
+
+
+def test_wrong_certificate_and_no_superlink(fleet, tmp_path):
+    address, other = read_fleet(fleet).address, make_certificates(tmp_path, ["127.0.0.1"])
+    with pytest.raises(RunError, match="its certificate is not accepted"):
+        check_reachable(address, other.authority)
+    with pytest.raises(RunError, match=r"nobody answers.*fedskew flower up"):
+        check_reachable(f"127.0.0.1:{local_fleet.free_port('127.0.0.1')}", None)
+    with pytest.raises(RunError, match="there is no file"):
+        check_reachable(address, tmp_path / "missing.crt")
+
+
+def test_the_command_line_says_so_in_one_line(fleet, tmp_path):
+    app = make_app(tmp_path / "app", "fedavg", SMALL)
+    make_certificates(tmp_path, ["127.0.0.1"])
+    where = ["--superlink", read_fleet(fleet).address, "--root-certificates", str(tmp_path / "ca.crt")]
+    command = [sys.executable, "-m", "fedskew", "flower", "run", str(app), "--home", str(tmp_path / "home"), *where]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "its certificate is not accepted" in done.stderr
+
+
+def test_two_fleets_in_one_folder(fleet):
+    with pytest.raises(RunFolderError, match="a fleet is running here"):
+        local_fleet.up(fleet, 1)
+
+
+def test_admit_makes_a_key_for_another_machine(fleet):
+    key, command = local_fleet.admit(fleet, "hospital-7")
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert command[-1] == "partition-id=0"
+    key.unlink()
+    key.with_suffix(".pub").unlink()
+
+
+def test_down_stops_only_what_it_started(tmp_path):
+    """A process number that now belongs to somebody else is left alone."""
+    ours = start("ours", ["sleep", "60"], tmp_path / "log", dict(os.environ))
+    with subprocess.Popen(["sleep", "60"]) as other:
+        taken = type(ours)("superlink", other.pid, "another birth", str(tmp_path / "log"))
+        assert stop([ours, taken], grace_seconds=2) == ["ours"]
+        assert other.poll() is None
+        os.kill(other.pid, signal.SIGKILL)
+    wait_for(lambda: not ours.alive, 5)
