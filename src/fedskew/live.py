@@ -137,6 +137,7 @@ def live_page(watched: Watched, say: Callable[[str], None]) -> Iterator[str]:
         deadline = time.monotonic() + LINGER_SECONDS
         while time.monotonic() < deadline and not watched.sent_last and time.monotonic() - watched.asked < LINGER_SECONDS:
             time.sleep(0.05)
+        time.sleep(0.2 if watched.asked else 0.0)  # the last answer is still on its way
         server.shutdown()
         server.server_close()
         thread.join()

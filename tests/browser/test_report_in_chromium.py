@@ -255,7 +255,7 @@ def test_figures_can_be_saved_as_svg_and_csv(opened):
         assert wait_for(opened.downloads / f"{figure}.csv").count("\r\n") > 3
     rows = (opened.downloads / "curves.csv").read_text().splitlines()
     assert rows[0] == "method,round,round,accuracy,half interval,seeds"
-    assert rows[1].startswith("fedavg,0,0,0.1,0,3")
+    assert rows[1] == "fedavg,0,0,0.1,0,3"
 
 
 # ---------------------------------------------------------------- live

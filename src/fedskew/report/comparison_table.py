@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedskew.comparison import ComparisonTable, TableRow
+from fedskew.estimates import FEWEST
 from fedskew.measure.counts import printable
 from fedskew.report.amounts import amount, difference_text, estimate_text
 from fedskew.scores import Metric
@@ -90,8 +91,8 @@ def caption(found: ComparisonTable) -> list[str]:
         "differences are paired by seed, [95 % bootstrap interval], * = 0 is outside; "
         "bold: better than every other row in that sense"
     ]
-    if seeds[-1] < 3:
-        lines.append("fewer than 3 seeds: no difference is called real")
+    if seeds[-1] < FEWEST:
+        lines.append(f"fewer than {FEWEST} seeds: no difference is called real")
     if math.isnan(found.budget_size):
         lines.append(f"no figures at equal {found.budget}: not every run has an account of it")
     if any(not row.central for row in found.rows):

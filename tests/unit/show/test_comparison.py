@@ -58,12 +58,16 @@ def test_the_bootstrap_agrees_with_scipys_percentile_interval():
     assert found == paired_difference(dict(enumerate(ours)), dict(enumerate(theirs)))  # seeded
 
 
-def test_a_difference_is_real_only_with_three_seeds_and_zero_outside():
-    two = paired_difference({0: 1.0, 1: 2.0}, {0: 0.0, 1: 0.0})
-    assert two.low > 0
-    assert not two.is_real
-    assert paired_difference({0: 1.0, 1: 2.0, 2: 1.5}, {0: 0.0, 1: 0.0, 2: 0.0}).is_real
-    assert not paired_difference({0: 1.0, 1: -2.0, 2: 1.5}, {0: 0.0, 1: 0.0, 2: 0.0}).is_real
+def test_a_difference_is_real_only_with_five_seeds_and_zero_outside():
+    def against_zero(*ours):
+        return paired_difference(dict(enumerate(ours)), dict.fromkeys(range(len(ours)), 0.0))
+
+    four = against_zero(1.0, 2.0, 1.5, 1.2)
+    assert four.low > 0
+    assert not four.is_real
+    assert against_zero(1.0, 2.0, 1.5, 1.2, 1.0).is_real
+    assert against_zero(-1.0, -2.0, -1.5, -1.2, -1.0).is_real
+    assert not against_zero(1.0, -2.0, 1.5, 1.2, 1.0).is_real
 
 
 # ---------------------------------------------------------------- scores
@@ -109,8 +113,8 @@ def test_a_method_with_several_models_is_judged_by_its_clients():
 
 
 def test_equal_bytes_cut_off_the_expensive_method():
-    cheap = [history("cheap", s, (0.1, 0.5, 0.6), bytes=100) for s in range(3)]
-    dear = [history("dear", s, (0.1, 0.7, 0.9), bytes=200) for s in range(3)]
+    cheap = [history("cheap", s, (0.1, 0.5, 0.6), bytes=100) for s in range(5)]
+    dear = [history("dear", s, (0.1, 0.7, 0.9), bytes=200) for s in range(5)]
     table = Comparison.of(cheap + dear).table(budget="bytes")
     assert table.budget_size == 200
     assert table.rows[0].estimates["at_budget"].mean == pytest.approx(0.55)
@@ -120,19 +124,19 @@ def test_equal_bytes_cut_off_the_expensive_method():
 
 
 def test_bold_needs_a_real_difference():
-    ours = [history("ours", s, (0.1, 0.5 + d)) for s, d in enumerate((0.2, -0.1, 0.1, -0.05))]
-    base = [history("base", s, (0.1, 0.5)) for s in range(4)]
+    ours = [history("ours", s, (0.1, 0.5 + d)) for s, d in enumerate((0.2, -0.1, 0.1, -0.05, 0.0))]
+    base = [history("base", s, (0.1, 0.5)) for s in range(5)]
     assert "final" not in Comparison.of(base + ours).table().best
-    better = [history("better", s, (0.1, 0.6 + s / 100)) for s in range(4)]
+    better = [history("better", s, (0.1, 0.6 + s / 100)) for s in range(5)]
     assert Comparison.of(base + better).table().best["final"] == 1
     # the best must beat the runner-up too, not only the first row
-    twin = [history("twin", s, (0.1, 0.6 + (3 - s) / 100)) for s in range(4)]
+    twin = [history("twin", s, (0.1, 0.6 + (4 - s) / 100)) for s in range(5)]
     assert "final" not in Comparison.of(base + better + twin).table().best
 
 
 def test_a_censored_cost_is_a_bound_and_never_best():
-    slow = [history("slow", s, (0.1, 0.2, 0.3, 0.4)) for s in range(3)]
-    fast = [history("fast", s, (0.1, 0.95, 0.95, 0.95)) for s in range(3)]
+    slow = [history("slow", s, (0.1, 0.2, 0.3, 0.4)) for s in range(5)]
+    fast = [history("fast", s, (0.1, 0.95, 0.95, 0.95)) for s in range(5)]
     table = Comparison.of(slow + fast).table(target=0.9)
     assert estimate_text(table.rows[0].estimates["rounds_to"], METRIC["rounds_to"]) == ">3"
     assert estimate_text(Estimate(2.0, 1.0, 3.0, 3, 1), METRIC["rounds_to"]) == ">2 (1 of 3 never)"

@@ -21,7 +21,7 @@ function curve(method, xKey, yKey) {
     const n = pairs.length;
     const mean = (k) => pairs.reduce((sum, pair) => sum + pair[k], 0) / n;
     const y = mean(1);
-    const spread = n > 1 ? Math.sqrt(pairs.reduce((sum, pair) => sum + (pair[1] - y) ** 2, 0) / (n - 1)) : 0;
+    const spread = n > 1 && pairs.some((pair) => pair[1] !== pairs[0][1]) ? Math.sqrt(pairs.reduce((sum, pair) => sum + (pair[1] - y) ** 2, 0) / (n - 1)) : 0;
     return { round, x: mean(0), y, half: n > 1 ? (App.data.t95[n] * spread) / Math.sqrt(n) : 0, n };
   });
 }

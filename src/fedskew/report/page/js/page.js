@@ -95,7 +95,7 @@ function download(name, type, text) {
 function csvText(rows) {
   const cell = (value) => {
     if (value === null || value === undefined) return "";
-    let text = String(value);
+    let text = typeof value === "number" ? String(Number(value.toPrecision(12))) : String(value);
     if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
     return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
