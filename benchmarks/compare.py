@@ -1,9 +1,9 @@
 """How well `fedskew compare` uses the cores, and how soon its report can be used.
 
 Six methods x five seeds on digits, as a person starts it. Share of core time = processor time of all its processes / (wall time
-x cores), from the command to its end: it falls when something else runs on the machine, so the load before it is printed.
-The report of 6 methods x 5 seeds x 150 rounds x 100 clients (and of K = 10,000) is opened in headless Chromium if that and
-selenium are installed. Exit code 1 if a limit is missed.
+x cores), from the command to its end: it falls when something else runs on the machine, so the load at the start is printed.
+The report of 6 methods x 5 seeds x 150 rounds x 100 clients (and of K = 10,000) is opened in headless Chromium if that is
+there with selenium; ``--pages`` does only that. Exit code 1 if a limit is missed.
 """
 
 from __future__ import annotations

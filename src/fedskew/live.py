@@ -23,6 +23,7 @@ from fedskew.report.page import page_html, payload_of
 from fedskew.report.page.federation import Groups
 
 SHARE = 0.1  # of the time may go into making the page
+SLOWEST_SECONDS = 4.0  # a newer state at least this often, whatever it costs
 LINGER_SECONDS = 3.0  # after the runs: for a browser that is watching to fetch the last state
 
 
@@ -55,7 +56,7 @@ class Watched:
             began = self.asked = time.monotonic()
             if began >= self._next or (self.over and not self.sent_last):
                 self._make()
-                self._next = time.monotonic() + max(0.5, (time.monotonic() - began) / SHARE)
+                self._next = time.monotonic() + min(SLOWEST_SECONDS, max(0.5, (time.monotonic() - began) / SHARE))
             return self._version, self._payload
 
     def _make(self) -> None:

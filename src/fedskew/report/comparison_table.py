@@ -52,11 +52,11 @@ def shown_metrics(found: ComparisonTable) -> list[Metric]:
 
 def _table(found: ComparisonTable, head: str, metrics: Sequence[Metric], cell: CellText, *, first: int = 0) -> Table:
     table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold")
-    table.add_column(head, overflow="fold")
+    table.add_column(head, no_wrap=True)
     for metric in metrics:
         table.add_column(title_of(metric, found), justify="right", overflow="fold")
     for number, row in enumerate(found.rows[first:], start=first):
-        name = Text(printable(row.label, 60) + ("" if row.central else " †"))
+        name = Text(printable(row.label, 28) + ("" if row.central else " †"))
         table.add_row(name, *(cell(row, metric, found.best.get(metric.key) == number) for metric in metrics))
     return table
 
