@@ -21,7 +21,7 @@ from fedskew.experiment import shards_of
 from fedskew.measure.groups import PAPER_RULES
 from fedskew.measure.privacy import NoiseRow, PrivacyTable, Spread
 from fedskew.recipe import resolve
-from fedskew.records import _no_none
+from fedskew.records import no_none
 from fedskew.report.tables import noise_table
 
 pytest.importorskip("pyarrow")
@@ -173,7 +173,7 @@ def run_folder(tmp_path: Path):
     shards = shards_of(resolved, load("digits"), 3)
     folder = tmp_path / "run"
     folder.mkdir()
-    (folder / "recipe.toml").write_text(tomli_w.dumps(_no_none(resolved)))
+    (folder / "recipe.toml").write_text(tomli_w.dumps(no_none(resolved)))
     (folder / "run.json").write_text(json.dumps({"seed": 3, "partition": asdict(shards.train.report)}))
     return folder, shards, resolved
 
@@ -196,7 +196,7 @@ def test_a_run_with_a_split_of_its_own_is_not_guessed_at(run_folder):
 
 def test_run_folders_that_cannot_be_measured(run_folder, tmp_path):
     folder, _, resolved = run_folder
-    (folder / "recipe.toml").write_text(tomli_w.dumps(_no_none({**resolved, "data": {**resolved["data"], "use": "custom"}})))
+    (folder / "recipe.toml").write_text(tomli_w.dumps(no_none({**resolved, "data": {**resolved["data"], "use": "custom"}})))
     assert "data of your own" in error_of("measure", str(folder))
     assert "is not a run folder" in error_of("measure", str(tmp_path))
 

@@ -54,7 +54,7 @@ def test_a_checkpoint_of_another_recipe_or_version_is_refused(tmp_path, monkeypa
     (tmp_path / "c").write_bytes(checkpoint_bytes(state(), "mark"))
     with pytest.raises(RunFolderError, match="another recipe"):
         read_checkpoint(tmp_path / "c", "other")
-    monkeypatch.setattr(records, "VERSION", "9.9")
+    monkeypatch.setattr("fedskew.records.tensors.VERSION", "9.9")
     with pytest.raises(RunFolderError, match=r"written by fedskew .*, this is 9\.9"):
         read_checkpoint(tmp_path / "c", "mark")
 

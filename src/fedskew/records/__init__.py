@@ -1,0 +1,28 @@
+"""Run folders: what a run leaves on disk, and how a killed run goes on.
+
+::
+
+    recipe.toml              the resolved recipe: everything but the seed
+    run.json                 seed, fingerprint, versions, commit, machine
+    rounds.jsonl             one line per round, flushed as it happens; everything outside "times" repeats byte for byte
+    checkpoint.safetensors   the latest State, replaced atomically
+    final.safetensors        the final model, tensors by name
+    labels.json              how many examples of each class every client trains on
+    clients.json             per-client results of the final model
+    result.json              the summary that --json prints
+
+Nothing here is pickled: reading a folder from a stranger cannot run code.
+"""
+
+from fedskew.records.files import disk_errors, no_nan, no_none, read_json, write_atomically, write_json
+from fedskew.records.folder import CHECKPOINT, CLIENTS, FINAL, RECIPE, RESULT, RUN, RunFolder, machine_facts
+from fedskew.records.labels import LABELS, labels_bytes, read_labels
+from fedskew.records.rounds import ROUNDS, line_of, read_rounds, record_of
+from fedskew.records.tensors import VERSION, checkpoint_bytes, model_bytes, read_checkpoint, read_model
+
+__all__ = [
+    "CHECKPOINT", "CLIENTS", "FINAL", "LABELS", "RECIPE", "RESULT", "ROUNDS", "RUN", "VERSION",
+    "RunFolder", "checkpoint_bytes", "disk_errors", "labels_bytes", "line_of", "machine_facts", "model_bytes",
+    "no_nan", "no_none",
+    "read_checkpoint", "read_json", "read_labels", "read_model", "read_rounds", "record_of", "write_atomically", "write_json",
+]  # fmt: skip
