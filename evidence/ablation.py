@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fedskew.accounting.participation import participation
-from fedskew.experiment import Run
+from fedskew.finished import Run
 from fedskew.recipe import fingerprint, load, override, resolve
 from fedskew.report.style import COLOURS, GREY, drawing, new_figure, title
 from fedskew.schedule import Job, run_all

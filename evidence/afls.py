@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from fedskew.experiment import Run, dataset_of, shards_of
 from fedskew.federation import run, settle
+from fedskew.finished import Run
 from fedskew.recipe import load, method_of, override, resolve
 from fedskew.report.style import COLOURS, GREY, drawing, new_figure, title
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.schedule import Job, run_all
 from fedskew.types import RoundRecord
+from fedskew.world import dataset_of, shards_of
 
 HERE = Path(__file__).resolve().parent / "afls"
 DEVICES, CLASSES, REQUIRED = 10, (2, 5, 10), 0.6

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from fedskew.accounting.traffic import total_bytes
-from fedskew.experiment import Run
+from fedskew.finished import Run
 from fedskew.recipe import load, override
 from fedskew.report.style import COLOURS, drawing, new_figure, title, with_commas
 from fedskew.schedule import Job, run_all

@@ -16,13 +16,13 @@ from torch import nn
 
 from fedskew import models
 from fedskew.data import Dataset, Shards, build_shards, load
-from fedskew.experiment import store_of
 from fedskew.probe import head_updates
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.signal.estimated import estimated
 from fedskew.signal.estimators import estimate
 from fedskew.signal.quality import estimation_quality
 from fedskew.types import Floats, HeadUpdates, Ints
+from fedskew.world import store_of
 
 CLIENTS, AUXILIARY, WHOLE = 20, 100, 1 << 20
 SHIPPED = ("eq7_raw", "sqrt_raw", "eq7_delta", "sqrt_delta", "bias_linear", "rlu")  # the order of METHODS 8.3

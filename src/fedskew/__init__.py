@@ -16,7 +16,8 @@ from fedskew.version import __version__
 
 if TYPE_CHECKING:
     from fedskew.comparison import Comparison
-    from fedskew.experiment import Run, run
+    from fedskew.experiment import run
+    from fedskew.finished import Run
 
 __all__ = ["STAGES", "Comparison", "FedskewError", "Run", "__version__", "run", "stream"]
 

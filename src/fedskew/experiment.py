@@ -5,201 +5,35 @@ from __future__ import annotations
 import importlib.util
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from fedskew import data as datasets
-from fedskew import models
-from fedskew.accounting.energy import meter_for, watt_hours
-from fedskew.accounting.fairness import Fairness, fairness
-from fedskew.accounting.targets import Plateau, ToTarget, to_plateau, to_target
-from fedskew.accounting.traffic import total_bytes
-from fedskew.data import Dataset, Shards, build_shards, from_arrays, from_client_ids, from_torch
+from fedskew.accounting.energy import meter_for
+from fedskew.data import Shards
 from fedskew.devices import Devices, draw_population
 from fedskew.errors import RecipeError, RunError, RunFolderError
 from fedskew.federation import run as play
 from fedskew.federation import settle
+from fedskew.finished import Run
 from fedskew.method import Setting
-from fedskew.recipe import find, load, method_of, override, resolve
-from fedskew.records import CLIENTS, FINAL, RECIPE, RESULT, RUN, RunFolder, read_json, read_model, read_rounds
+from fedskew.recipe import load, method_of, override, resolve
+from fedskew.records import RUN, RunFolder, read_rounds
 from fedskew.runtime.faults import Faults, FaultyRuntime
 from fedskew.runtime.local.runtime import LocalRuntime
-from fedskew.runtime.local.store import Store
 from fedskew.runtime.metered import MeteredRuntime
-from fedskew.tidy import rows_of, to_arrow, to_pandas
-from fedskew.types import Layout, Params, RoundRecord, Runtime, State
+from fedskew.types import RoundRecord, Runtime, State
 from fedskew.waves import score_clients
+from fedskew.world import dataset_of, factory_of, shards_of, store_of
 
 if TYPE_CHECKING:
-    import pandas as pd
     from torch import nn
 
 OnRound = Callable[[RoundRecord], None]
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished run: its recipe, every round, per-client results and the final model."""
-
-    recipe: Mapping[str, Any]
-    seed: int
-    rounds: Sequence[RoundRecord]
-    clients: Mapping[str, Any]  # column -> one value per client
-    models: Params  # (S, D)
-    layout: Layout
-    folder: Path | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def load(cls, folder: str | Path) -> Run:
-        """Read a finished run from its folder."""
-        folder = Path(folder)
-        if not (folder / RESULT).is_file():
-            raise RunFolderError(str(folder), "is not the folder of a finished run", "Finish it with --resume")
-        facts, clients = read_json(folder / RUN), read_json(folder / CLIENTS)
-        vectors, layout = read_model(folder / FINAL)
-        return cls(load(folder / RECIPE), facts["seed"], read_rounds(folder), clients, vectors, layout, folder, facts)
-
-    @property
-    def evaluations(self) -> list[tuple[int, float]]:
-        """(round, accuracy) of the global model on the central test set, wherever it was measured."""
-        return [(r.round, r.accuracy) for r in self.rounds if not np.isnan(r.accuracy)]
-
-    @property
-    def client_evaluations(self) -> list[tuple[int, float]]:
-        """(round, accuracy) of the clients' own models on their own test sets, weighted by test examples."""
-        return [(r.round, r.client_accuracy) for r in self.rounds if not np.isnan(r.client_accuracy)]
-
-    @property
-    def fairness(self) -> Fairness | None:
-        """How the final models serve the clients' own test sets; None if clients have none."""
-        return fairness(self.clients["accuracy"], self.clients["test_examples"]) if "accuracy" in self.clients else None
-
-    def state_dict(self, slot: int = 0) -> dict[str, Params]:
-        """The final model as named arrays, ready for ``module.load_state_dict`` after ``torch.from_numpy``."""
-        return {name: array.copy() for name, array in self.layout.unpack(self.models[slot]).items()}
-
-    def to_target(self, accuracy: float) -> ToTarget:
-        """Rounds, bytes, simulated seconds and joules until this accuracy was held; None in it: never within the run."""
-        return to_target(self.rounds, accuracy)
-
-    def to_plateau(self) -> Plateau:
-        """Where the run stopped getting better."""
-        return to_plateau(self.rounds)
-
-    @property
-    def joules(self) -> float:
-        """What the clients spent: measured where it was, else modelled."""
-        return sum(r.joules for r in self.rounds)
-
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        """A tidy table as plain dicts: "rounds", "choices" (a row per client and round), "transfers" or "clients"."""
-        return rows_of(self, table)
-
-    def frame(self, table: str) -> pd.DataFrame:
-        """:meth:`rows` as pandas."""
-        return to_pandas(self.rows(table))
-
-    def arrow(self, table: str) -> Any:
-        """:meth:`rows` as a pyarrow.Table."""
-        return to_arrow(self.rows(table))
-
-    def summary(self) -> dict[str, Any]:
-        """The numbers that ``fedskew run --json`` prints. A method with several models has no global accuracy: nan."""
-        one_model = not np.isnan(self.rounds[-1].accuracy)
-        accuracies = [accuracy for _, accuracy in self.evaluations] if one_model else [float("nan")]
-        clients = self.fairness
-        transfers = [t for r in self.rounds for t in r.transfers]
-        return {
-            "name": self.recipe["name"],
-            "seed": self.seed,
-            "final_accuracy": accuracies[-1],
-            "last5_accuracy": float(np.mean(accuracies[-5:])),
-            "best_accuracy": max(accuracies),
-            "final_loss": self.rounds[-1].test_loss,
-            "models": len(self.models),
-            "client_accuracy": None if clients is None else clients.as_dict(),
-            "rounds": self.rounds[-1].round,
-            "bytes_down": total_bytes(transfers, "down"),
-            "bytes_up": total_bytes(transfers, "up"),
-            "bytes_d2d": total_bytes(transfers, "d2d"),
-            "seconds": sum(r.seconds for r in self.rounds),
-            "simulated_seconds": sum(r.cost.seconds for r in self.rounds),
-            "joules": self.joules,
-            "wh": watt_hours(self.joules),
-            "energy": self.recipe["run"].get("energy", "modelled"),
-            "sample_passes": sum(r.cost.sample_passes for r in self.rounds),
-            "failures": sum(len(r.failures) for r in self.rounds),
-            "out": None if self.folder is None else str(self.folder),
-        }
-
-
-# ---------------------------------------------------------------- the world of a recipe
-
-
-def dataset_of(resolved: Mapping[str, Any], given: Any = None) -> Dataset:
-    """The examples a recipe names, or those the user brings: a Dataset, arrays (x, y[, x_test, y_test]), torch Datasets."""
-    if given is None:
-        return datasets.load(resolved["data"]["use"], folder=resolved["data"]["folder"] or None)
-    if isinstance(given, Dataset):
-        return given
-    if isinstance(given, tuple) and all(isinstance(part, np.ndarray) for part in given) and len(given) in (2, 4):
-        return from_arrays(*given)
-    return from_torch(*given) if isinstance(given, tuple) else from_torch(given)
-
-
-def shards_of(resolved: Mapping[str, Any], dataset: Dataset, seed: int, client_ids: Any = None) -> Shards:
-    """The examples dealt out to clients, by the recipe's partition or by the user's own client ids."""
-    use, options = resolved["partition"]["use"], {k: v for k, v in resolved["partition"].items() if k != "use"}
-    rule = find("partition", use) if client_ids is None else lambda pool, clients, rng: from_client_ids(client_ids)
-    return build_shards(
-        dataset,
-        partition=rule,
-        options=options if client_ids is None else {},
-        clients=resolved["data"]["clients"],
-        client_test=resolved["data"]["client_test"],
-        test_fraction=resolved["data"]["test_fraction"],
-        auxiliary=resolved["data"]["auxiliary"],
-        holdout=resolved["data"]["holdout"],
-        seed=seed,
-    )
-
-
-def store_of(shards: Shards) -> Store:
-    """Shards in the form the local runtime shares between processes."""
-    return Store(
-        x=shards.x,
-        y=shards.y,
-        train_order=shards.train.order,
-        train_offsets=shards.train.offsets,
-        x_test=shards.x_test,
-        y_test=shards.y_test,
-        central_order=shards.central_test,
-        test_order=shards.test.order if shards.test is not None else np.empty(0, np.int64),
-        test_offsets=shards.test.offsets if shards.test is not None else np.zeros(shards.clients + 1, np.int64),
-        num_classes=shards.dataset.num_classes,
-        auxiliary_order=shards.auxiliary,
-        mean=shards.mean,
-        std=shards.std,
-    )
-
-
-def factory_of(resolved: Mapping[str, Any], dataset: Dataset) -> Callable[[], nn.Module]:
-    """A function without arguments that builds the recipe's model for this dataset."""
-    options = {key: value for key, value in resolved["model"].items() if key != "use"}
-    factory, shape, num_classes = find("model", resolved["model"]["use"]), tuple(dataset.x.shape[1:]), dataset.num_classes
-    if dataset.kind == "tokens" and options.get("vocab", dataset.vocab_size or 0) < (dataset.vocab_size or 0):
-        what = f"{options['vocab']:,} words, but the texts of {dataset.name} are in {dataset.vocab_size:,}"
-        raise RecipeError("model.vocab", what, f"Set model.vocab = {dataset.vocab_size}")
-    return lambda: models.build(factory, shape, num_classes, **options)
-
-
-# ---------------------------------------------------------------- running
 
 
 def run(

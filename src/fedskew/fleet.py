@@ -26,9 +26,9 @@ import numpy as np
 from fedskew.data import Shards
 from fedskew.devices import Devices, draw_population
 from fedskew.errors import RecipeError, RunFolderError, did_you_mean
-from fedskew.experiment import Run, dataset_of, factory_of, shards_of
 from fedskew.federation import run as play
 from fedskew.federation import settle
+from fedskew.finished import Run
 from fedskew.method import Setting
 from fedskew.recipe import fingerprint, load, method_of, override, read_assignments, resolve
 from fedskew.records import RunFolder, read_json, read_rounds, write_json
@@ -37,6 +37,7 @@ from fedskew.runtime.flower.client import make_client_app
 from fedskew.runtime.flower.server import FlowerRuntime, Patience
 from fedskew.runtime.flower.task import ClientData, FleetSettings, Task, server_store
 from fedskew.types import RoundRecord, State
+from fedskew.world import dataset_of, factory_of, shards_of
 
 if TYPE_CHECKING:
     from flwr.app import Context

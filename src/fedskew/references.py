@@ -19,10 +19,11 @@ import numpy as np
 from fedskew.accounting.fairness import Fairness, fairness
 from fedskew.data import Shards
 from fedskew.errors import RunError
-from fedskew.experiment import Run, dataset_of, factory_of, shards_of, store_of
+from fedskew.finished import Run
 from fedskew.recipe import method_of
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.types import Floats, Ints, LocalJob, Params, frozen
+from fedskew.world import dataset_of, factory_of, shards_of, store_of
 
 if TYPE_CHECKING:
     from torch import nn

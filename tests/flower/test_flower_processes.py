@@ -14,7 +14,8 @@ from real_fleet import finish, make_app, rounds_done, run_app, wait_for
 from fedskew.deploy import local_fleet
 from fedskew.deploy.flower_cli import list_runs
 from fedskew.deploy.traffic import compare
-from fedskew.experiment import Run, run
+from fedskew.experiment import run
+from fedskew.finished import Run
 from fedskew.records import read_rounds
 
 SMALL = {"data.clients": 4, "run.rounds": 5, "run.clients_per_round": 2, "local.epochs": 1}

@@ -288,8 +288,8 @@ def test_fedsoft_draws_by_importance():
 
 
 def test_shares_of_examples_go_to_the_model_with_the_lowest_loss():
-    from fedskew.experiment import factory_of, shards_of, store_of
     from fedskew.runtime.local.runtime import LocalRuntime
+    from fedskew.world import factory_of, shards_of, store_of
 
     resolved = resolve({"data": {"use": "custom", "client_test": "split"}, "model": {"use": "logistic"}})
     from fedskew.data import from_arrays

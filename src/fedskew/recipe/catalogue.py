@@ -1,0 +1,150 @@
+"""What a recipe may contain: the tables, the registered functions, their options and the limits of numbers."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fedskew import aggregation, clustering, distance, models, procedure, selection, signal
+from fedskew.data.partitions import PARTITIONS
+from fedskew.devices import Devices
+from fedskew.errors import RecipeError, did_you_mean
+from fedskew.runtime.faults import Faults
+from fedskew.schema import Option, check_value, options_of
+from fedskew.types import LocalJob, Stateful
+
+Table = dict[str, Any]
+
+REGISTRIES: dict[str, Mapping[str, Any]] = {
+    "partition": PARTITIONS,
+    "model": models.MODELS,
+    "signal": signal.SOURCES,
+    "distance": distance.DISTANCES,
+    "clustering": clustering.CLUSTERINGS,
+    "selection": selection.SELECTIONS,
+    "procedure": procedure.PROCEDURES,
+    "aggregation": aggregation.AGGREGATIONS,
+}
+OPTIONAL_STAGES = ("signal", "distance", "clustering")
+DEFAULT_USE = {"partition": "iid", "selection": "uniform", "procedure": "parallel", "aggregation": "mean"}
+REPORTED_LOSS = {"piggyback": "start", "subset": "start", "post": "end"}  # selection.loss_source -> local.report_loss
+TEXTS = ("name", "description", "citation", "extends")
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """``[data]``: which examples, and how clients get test sets."""
+
+    use: str = "digits"
+    folder: str = ""  # where files lie that cannot be fetched
+    clients: int = 20  # K
+    client_test: Literal["auto", "split", "matched", "none"] = "auto"
+    test_fraction: float = 0.2  # of every client's rows, for client_test = "split"
+    auxiliary: int = 0  # examples the server keeps for itself, equally many of each class, before clients get theirs
+    holdout: float = 0.0  # share of every client's training data that is set aside and never used
+
+
+@dataclass(frozen=True)
+class LocalOptions(LocalJob):
+    """``[local]``: what a client does, how its learning rate falls from round to round, whose BatchNorm statistics it has."""
+
+    lr_decay: float = 1.0
+    bn: Literal["average", "local"] = "average"  # local: each client goes on with, and is tested with, statistics of its own
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """``[run]``: how long, how many clients a round, how often to look."""
+
+    rounds: int = 20
+    clients_per_round: int = 10
+    evaluate_every: int = 1
+    evaluate_clients_every: int = 0  # the global model on every client's own test set; 0 = only after the last round
+    min_ok: int = 1
+    resend: bool = False  # charge a second download to clients that hold the model already, as some papers do
+    checkpoint_seconds: float = 2.0  # at most this much work is repeated after a kill; 0 = every round
+    energy: Literal["modelled", "measured", "codecarbon"] = "modelled"  # measured: clients train alone, one at a time
+
+
+PLAIN_TABLES: dict[str, type] = {
+    "data": DataOptions,
+    "local": LocalOptions,
+    "devices": Devices,
+    "run": RunOptions,
+    "faults": Faults,
+}
+LIMITS: dict[str, tuple[float, float]] = {  # option -> smallest and largest legal value
+    "data.clients": (1, 1e9),
+    "data.auxiliary": (0, 1e9),
+    "data.holdout": (0, 0.99),
+    "data.test_fraction": (0.01, 0.99),
+    "local.epochs": (1, 1e6),
+    "local.batch": (1, 1e9),
+    "local.lr": (0, 1e6),
+    "local.momentum": (0, 0.9999),
+    "local.weight_decay": (0, 1e6),
+    "local.prox_mu": (0, 1e12),
+    "local.clip_norm": (0, 1e12),
+    "local.max_examples": (0, 1e12),
+    "local.lr_decay": (1e-9, 1),
+    "procedure.chains": (0, 1e9),
+    "procedure.theta": (1e-9, 1e9),
+    "procedure.theta_classes": (0, 1e9),
+    "procedure.epsilon": (1e-300, 0.5),
+    "procedure.refresh": (0, 1e9),
+    "procedure.hysteresis": (0, 0.99),
+    "procedure.pilot_rounds": (0, 1e9),
+    "run.rounds": (0, 1e9),
+    "run.clients_per_round": (1, 1e9),
+    "run.evaluate_every": (0, 1e9),
+    "run.evaluate_clients_every": (0, 1e9),
+    "run.min_ok": (0, 1e9),
+    "run.checkpoint_seconds": (0, 1e9),
+}
+
+
+def stage_options(stage: str, function: Any) -> Mapping[str, Option]:
+    """The options of a stage function; every model also takes those of :func:`fedskew.models.build`."""
+    return {**options_of(function), **(options_of(models.build) if stage == "model" else {})}
+
+
+def find(stage: str, use: str) -> Any:
+    """A stage function by its registered name, or by ``"package.module:function"``."""
+    registry = REGISTRIES[stage]
+    if not isinstance(use, str):
+        raise RecipeError(f"{stage}.use", f"{use!r} is not a name", f"Choose one of: {', '.join(sorted(registry))}")
+    if use in registry:
+        return registry[use]
+    refused = getattr(distance, "REFUSED", {}) if stage == "distance" else {}
+    if use in refused:
+        raise RecipeError(f"{stage}.use", f"'{use}' is ambiguous", refused[use])
+    module_name, colon, function_name = str(use).partition(":")
+    if not colon:
+        raise RecipeError(f"{stage}.use", f"unknown {stage} '{use}'", did_you_mean(str(use), registry))
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise RecipeError(f"{stage}.use", f"cannot import '{use}': {error}", "Check that it is on PYTHONPATH") from None
+    if not callable(function) and not isinstance(function, Stateful):
+        raise RecipeError(f"{stage}.use", f"'{use}' is not a function", "Name a function of the module")
+    return function
+
+
+def check_options(table: str, options: Mapping[str, Option], given: Mapping[str, Any]) -> Table:
+    """Given options checked against the schema, with defaults filled in."""
+    for key in given:
+        if key not in options:
+            raise RecipeError(f"recipe.{table}", f"unknown option '{key}'", did_you_mean(key, options))
+    checked: Table = {}
+    for key, option in options.items():
+        if key not in given and option.required:
+            raise RecipeError(f"recipe.{table}", f"option '{key}' is missing", f"Add {key} = ... to [{table}]")
+        where = f"{table}.{key}"
+        value = check_value(where, option, given[key]) if key in given else option.default
+        low, high = LIMITS.get(where, (float("-inf"), float("inf")))
+        if isinstance(value, int | float) and not low <= value <= high:
+            raise RecipeError(where, f"{value} is out of range", f"Give a number from {low:g} to {high:g}")
+        checked[key] = value
+    return checked

@@ -1,0 +1,126 @@
+"""From a name, a file or a dict to a raw recipe: ``extends``, ``--set`` and ``[sweep]`` applied, nothing checked yet."""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from fedskew.errors import RecipeError, did_you_mean
+from fedskew.recipe.catalogue import Table
+
+
+def shipped() -> dict[str, Path]:
+    """Recipes that come with the package, by name."""
+    folder = Path(str(resources.files("fedskew") / "recipes"))
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def load(source: str | Path | Mapping[str, Any]) -> Table:
+    """Read a recipe: the name of a shipped one, a path to a TOML file, or a dict; ``extends`` is followed once."""
+    raw = _deep(source) if isinstance(source, Mapping) else _read(str(source))
+    parent = raw.get("extends")
+    if not parent:
+        return raw
+    beside = Path(str(source)).parent / str(parent) if not isinstance(source, Mapping) else Path(str(parent))
+    base = _read(str(beside if str(parent) not in shipped() and beside.is_file() else parent))
+    if "extends" in base:
+        raise RecipeError(str(source), f"'{parent}' itself extends '{base['extends']}'", "Recipes extend one level deep")
+    return merge(base, raw)
+
+
+def _read(source: str) -> Table:
+    known = shipped()
+    path = known.get(source) or Path(source)
+    try:
+        if source not in known and not path.is_file():
+            raise RecipeError("recipe", f"no recipe or file called '{source}'", did_you_mean(source, known))
+        raw = tomllib.loads(path.read_text(encoding="utf8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise RecipeError(str(path), f"cannot be read as TOML: {error}", "Correct the file") from None
+    raw.setdefault("name", path.stem)
+    return raw
+
+
+def _deep(value: Any) -> Any:
+    return {k: _deep(v) for k, v in value.items()} if isinstance(value, Mapping) else value
+
+
+def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> Table:
+    """``top`` over ``base``, table by table; a table that names another ``use`` replaces the old one whole.
+
+    >>> merge({"local": {"lr": 1, "batch": 2}}, {"local": {"lr": 3}})
+    {'local': {'lr': 3, 'batch': 2}}
+    """
+    merged: Table = _deep(base)
+    for key, value in top.items():
+        old = merged.get(key)
+        if isinstance(old, dict) and isinstance(value, Mapping) and _same_kind(key, old, value):
+            merged[key] = {**old, **value}
+        else:
+            merged[key] = _deep(value)
+    return merged
+
+
+def _same_kind(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether options carry over: the function stays the same. ``[data]`` options mean the same for every dataset."""
+    return "use" not in new or new["use"] == old.get("use") or key == "data"
+
+
+def override(raw: Mapping[str, Any], assignments: Mapping[str, Any]) -> Table:
+    """Apply ``{"local.lr": 0.1}``-style settings; values given as text are read as TOML where that works.
+
+    >>> override({}, {"selection.use": "uniform", "local.lr": "0.1"})
+    {'selection': {'use': 'uniform'}, 'local': {'lr': 0.1}}
+    """
+    changed: Table = _deep(raw)
+    for key in sorted(assignments, key=lambda k: not k.endswith(".use")):  # "use" first: it empties the table
+        table, _, option = key.partition(".")
+        if not option or "." in option:
+            raise RecipeError(f"--set {key}", "not of the form table.option=value", "Example: --set local.lr=0.1")
+        changed = merge(changed, {table: {option: _parsed(assignments[key])}})
+    return changed
+
+
+def read_assignments(given: Sequence[str]) -> Table:
+    """``["local.lr=0.1"]``, as it stands behind ``--set``, as a mapping for :func:`override`.
+
+    >>> read_assignments(["local.lr = 0.1"])
+    {'local.lr': '0.1'}
+    """
+    pairs = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise RecipeError(f"--set {text}", "has no '='", "Example: --set local.lr=0.1")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _parsed(text: Any) -> Any:
+    if not isinstance(text, str):
+        return text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def expand(raw: Mapping[str, Any]) -> Iterator[Table]:
+    """One recipe per combination of ``[sweep]``; without one, the recipe itself.
+
+    >>> [r["local"]["lr"] for r in expand({"sweep": {"local.lr": [0.1, 0.2]}})]
+    [0.1, 0.2]
+    """
+    base = {key: value for key, value in raw.items() if key != "sweep"}
+    axes = raw.get("sweep", {})
+    if not isinstance(axes, Mapping):
+        raise RecipeError("sweep", f"is {axes!r}, not a table", 'Write [sweep] and below it "local.lr" = [0.1, 0.2]')
+    for key, values in axes.items():
+        if not isinstance(values, list | tuple) or not values:
+            raise RecipeError(f"sweep.{key}", f"is {values!r}", 'Give a list of values: "local.lr" = [0.1, 0.2]')
+    for combination in itertools.product(*axes.values()):
+        yield override(base, dict(zip(axes, combination, strict=True))) if axes else base
