@@ -1,4 +1,4 @@
-"""Pictures of a report: python docs/screenshot.py report.html report.png; report-dark.png and report-phone.png lie beside it."""
+"""Pictures of a report: python docs/screenshot.py report.html report.png; also writes report-dark.png and report-phone.png."""
 
 from __future__ import annotations
 
