@@ -1,4 +1,4 @@
-"""Pictures of a report: python docs/screenshot.py report.html docs/figures/report.png (light), -dark.png and -phone.png beside."""
+"""Pictures of a report: python docs/screenshot.py report.html report.png; also writes report-dark.png and report-phone.png."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--no-first-run",
+    "--hide-scrollbars",
+)
 
 
 def shoot(browser: Any, path: Path, width: int, height: int) -> None:

@@ -244,18 +244,29 @@ def wait_for(path, seconds=10):
     raise AssertionError(f"{path} was not downloaded")
 
 
-def test_figures_can_be_saved_as_svg_and_csv(opened):
-    for figure in FIGURES:
-        for button in opened.find_elements(By.CSS_SELECTOR, f"#{figure} .tools button"):
-            opened.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", button)
-            button.click()  # a real one: Chromium stops a page after ten files that nobody clicked for
-        svg = wait_for(opened.downloads / f"{figure}.svg")
-        assert ElementTree.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
-        assert "var(" not in svg  # colours are written out
-        assert wait_for(opened.downloads / f"{figure}.csv").count("\r\n") > 3
-    rows = (opened.downloads / "curves.csv").read_text().splitlines()
+def test_a_figure_can_be_saved(opened):
+    for button in opened.find_elements(By.CSS_SELECTOR, "#curves .tools button"):
+        opened.execute_script("arguments[0].click()", button)
+    assert "<svg" in wait_for(opened.downloads / "curves.svg")
+    rows = wait_for(opened.downloads / "curves.csv").split("\r\n")
     assert rows[0] == "method,round,round,accuracy,half interval,seeds"
     assert rows[1] == "fedavg,0,0,0.1,0,3"
+
+
+def test_every_figure_gives_svg_and_csv(opened):
+    """The files as they are handed over: Chromium itself stops a page after ten of them."""
+    script = """
+        const done = arguments[1], files = [];
+        URL.createObjectURL = (blob) => (files.push(blob.text()), "data:,");
+        HTMLAnchorElement.prototype.click = () => {};
+        document.querySelectorAll(`#${arguments[0]} .tools button`).forEach((button) => button.click());
+        Promise.all(files).then(done);
+    """
+    for figure in FIGURES:
+        svg, csv = opened.execute_async_script(script, figure)
+        assert ElementTree.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
+        assert "var(" not in svg  # colours are written out
+        assert csv.count("\r\n") > 3
 
 
 # ---------------------------------------------------------------- live
