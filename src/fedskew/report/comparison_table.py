@@ -23,7 +23,9 @@ CellText = Callable[[TableRow, Metric, bool], Text]
 
 def show_comparison(found: ComparisonTable, console: Console) -> None:
     """Print accuracy, differences and cost, and what to know about them."""
-    accuracy, cost = [m for m in shown_metrics(found) if m.key in ACCURACY], [m for m in found.metrics if m.key not in ACCURACY]
+    accuracy = [m for m in shown_metrics(found) if m.key in ACCURACY]
+    reached = [m for m in found.metrics if m.to_target]
+    spent = [m for m in found.metrics if m.key not in ACCURACY and not m.to_target]
     console.print(_table(found, "recipe", accuracy, _cell))
     if len(found.rows) > 1:
         console.print()
@@ -36,7 +38,7 @@ def show_comparison(found: ComparisonTable, console: Console) -> None:
                 first=1,
             )
         )
-    if cost:
+    for cost in filter(None, (reached, spent)):  # each narrow enough for 80 columns
         console.print()
         console.print(_table(found, "recipe", cost, _cell))
     console.print()

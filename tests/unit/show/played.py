@@ -8,7 +8,7 @@ import numpy as np
 
 from fedskew.recipe import resolve
 from fedskew.records import RunFolder
-from fedskew.types import Chain, Layout, RoundRecord, Transfer
+from fedskew.types import Chain, Cost, Layout, RoundRecord, Transfer
 
 LAYOUT = Layout.of([("weight", (2, 2), "weight"), ("bias", (2,), "weight")])
 
@@ -26,14 +26,14 @@ def counts_of(clients: int, classes: int, seed: int) -> np.ndarray:
 
 def record(t: int, chosen: np.ndarray, level: float, rng: np.random.Generator, chain: int, failing: str) -> RoundRecord:
     if not t:
-        return RoundRecord(0, (), {}, {}, (Transfer("up", "histogram", 480, 480),), 0.1, 2.3, 0.01, {}, 0.0, 0.0)
+        return RoundRecord(0, (), {}, {}, (Transfer("up", "histogram", 480, 480),), 0.1, 2.3, 0.01, {}, Cost(0.0, 0.0))
     ids = chosen.tolist()
     chains = tuple(Chain(0, tuple(ids[i : i + chain])) for i in range(0, len(ids), chain))
     moved = (Transfer("down", "model", 9640 * len(chains), 9640), Transfer("up", "model", 9640 * len(ids), 9640 * len(ids)))
     accuracy = float(min(0.99, level * (1 - np.exp(-t / 12)) + rng.normal(0, 0.01)))
     losses = {client: float(rng.uniform(0.1, 2)) for client in ids}
     failures = {ids[0]: failing} if failing and t % 3 == 0 else {}
-    return RoundRecord(t, chains, losses, failures, moved, accuracy, 2 - accuracy, 0.02, {}, 1.5 + 0.1 * t, 40.0)
+    return RoundRecord(t, chains, losses, failures, moved, accuracy, 2 - accuracy, 0.02, {}, Cost(1.5 + 0.1 * t, 40.0))
 
 
 def write_run(
