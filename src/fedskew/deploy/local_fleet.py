@@ -140,7 +140,7 @@ def _start(fleet: Fleet, name: str, command: Sequence[str]) -> Fleet:
 def restart(home: Path, name: str) -> Fleet:
     """Start one of the fleet's processes again that has died; SuperLink and nodes keep address, key and memory."""
     fleet = read_fleet(home.resolve())
-    reap(fleet.processes)
+    reap()
     if any(p.name == name and p.alive for p in fleet.processes):
         raise RunError(name, "is running", "Stop it first")
     if name == "superlink":

@@ -69,11 +69,12 @@ def stop(processes: Sequence[Started], grace_seconds: float = GRACE_SECONDS) -> 
         _signal(process, signal.SIGTERM)  # Flower's parts end with their parent; given a moment they do it in order
     until = time.monotonic() + grace_seconds
     while time.monotonic() < until and any(process.alive for process in family):
-        reap(running)
+        reap()
         time.sleep(0.05)
     for process in family:
         _signal(process, signal.SIGKILL)
-    reap(running)
+    time.sleep(0.05)
+    reap()
     return [process.name for process in running]
 
 
@@ -104,11 +105,10 @@ def _signal(process: Started, number: signal.Signals) -> None:
             os.kill(process.pid, number)
 
 
-def reap(processes: Sequence[Started]) -> None:
+def reap() -> None:
     """Collect children of this very process that have ended; until then others believe that they are still there."""
-    for process in processes:
-        if process.pid in _CHILDREN and _CHILDREN[process.pid].poll() is not None:
-            del _CHILDREN[process.pid]
+    for pid in [pid for pid, child in _CHILDREN.items() if child.poll() is not None]:
+        del _CHILDREN[pid]
 
 
 def last_lines(log: str, count: int = 3) -> str:
