@@ -13,6 +13,7 @@ import time
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 
 import bare
 from fedskew import data, models
@@ -102,7 +103,8 @@ def main() -> int:
         ("CNN, our own module in the bare loop too", lambda: models.build("cnn_similarity", (28, 28), 10),
          models.build("cnn_similarity", (28, 28), 10)),
     ):  # fmt: skip
-        ours, theirs, besides, idle = compare(factory, plain)
+        with threadpool_limits(1):  # as in a run
+            ours, theirs, besides, idle = compare(factory, plain)
         note = f"{1000 * ours:.1f} ms against {1000 * theirs:.1f} ms"
         figures.append(Figure(f"{name}: round / bare loop", ours / theirs, 0.50, note))
         figures.append(Figure(f"{name}: nobody trains", besides, None, "share of the round in which no client trains"))

@@ -2,7 +2,7 @@
 
 A rule plays a few rounds with clients that do not exist (fedskew.testing); only the time inside the rule is counted, all its
 turns of a round together, answering its questions not. Processor time, so that other work on the machine does not matter, with
-one BLAS thread as in a run; the median round counts, after the first ones.
+one BLAS thread and the memory settings of a run; the median round counts, after the first ones.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from fedskew.runtime.local.allocator import tune_allocator
 from fedskew.selection import SELECTIONS
 from fedskew.selection.loss_process import fit
 from fedskew.testing import World, play
@@ -83,6 +84,7 @@ def large() -> Iterator[Figure]:
 
 
 def main() -> int:
+    tune_allocator()
     with threadpool_limits(1):
         parts = [("selection", thousand()), ("fits", fits()), ("many", large())]
         return max([report(title, list(part)) for title, part in parts])

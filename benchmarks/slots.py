@@ -13,6 +13,7 @@ import time
 from dataclasses import replace
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from fedskew import models
 from fedskew.federation import play_round, prepare, settle
@@ -66,4 +67,5 @@ def ratio(workers: int) -> Figure:
 
 
 if __name__ == "__main__":
-    sys.exit(report("model slots", [ratio(workers) for workers in (1, 2)]))
+    with threadpool_limits(1):  # as in a run
+        sys.exit(report("model slots", [ratio(workers) for workers in (1, 2)]))
