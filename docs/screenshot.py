@@ -29,7 +29,7 @@ def shoot(browser: Any, path: Path, width: int, height: int) -> None:
     browser.execute_async_script("setTimeout(arguments[0], 400)")  # the figures follow the new width
     drawn = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"]
     with Image.open(BytesIO(base64.b64decode(drawn))) as image:
-        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+        image.convert("RGB").save(path, optimize=True)
 
 
 def main(page: Path, out: Path) -> None:

@@ -167,6 +167,8 @@ class Comparison:
         if not done:
             raise RunFolderError("comparison", "no run is finished", "Finish them with --resume")
         scored = [_scores(entry, self._plain, budget, size, target) for entry in done]
+        if len({entry.finished[0].evaluated[2] for entry in done}) > 1:  # figures of one global model have no place for others
+            scored = [_without_global(*found) if e in self.personal else found for e, found in zip(done, scored, strict=True)]
         rows = tuple(
             _row(entry, values, censored, scored[0][0]) for entry, (values, censored) in zip(done, scored, strict=True)
         )
@@ -181,10 +183,15 @@ class Comparison:
         seeds = {tuple(h.seed for h in entry.finished) for entry in self.entries if entry.finished}
         if len(seeds) > 1:
             notes.append("methods have different seeds; differences use those both have")
-        personal = [e.label for e in self.entries if e.finished and not e.finished[0].evaluated[2]]
-        if personal:
-            notes.append(f"accuracy of the clients' own models on their own test sets: {', '.join(personal)} (no global model)")
+        if self.personal:
+            names = ", ".join(entry.label for entry in self.personal)
+            notes.append(f"no global model, so only the clients' own models on their own test sets: {names}")
         return notes
+
+    @property
+    def personal(self) -> list[Entry]:
+        """Methods with several models."""
+        return [e for e in self.entries if e.finished and not e.finished[0].evaluated[2]]
 
 
 def _key(history: History) -> str:
@@ -257,6 +264,13 @@ def _scores(
         for key in values:
             values[key][history.seed] = found.get(key, math.nan)
     return values, censored
+
+
+def _without_global(values: dict[str, dict[int, float]], censored: dict[str, int]) -> Scored:
+    """Scores of a method with several models beside methods with one: what needs a global accuracy is left empty."""
+    empty = {m.key for m in METRICS if m.to_target or m.key in ("final", "best", "at_budget")}
+    blank = {key: dict.fromkeys(found, math.nan) if key in empty else found for key, found in values.items()}
+    return blank, {key: 0 if key in empty else count for key, count in censored.items()}
 
 
 def _row(

@@ -98,5 +98,5 @@ def caption(found: ComparisonTable) -> list[str]:
     if math.isnan(found.budget_size):
         lines.append(f"no figures at equal {found.budget}: not every run has an account of it")
     if any(not row.central for row in found.rows):
-        lines.append("† no global model: accuracy of the clients' own models on their own test sets")
+        lines.append("† no global model: see the clients' accuracy, of their own models on their own test sets")
     return [*lines, *found.notes]

@@ -201,3 +201,14 @@ def test_nothing_and_nonsense_are_refused():
         Comparison.of([history()]).table(target=90)
     with pytest.raises(DataError, match="no table 'round'"):
         Comparison.of([history()]).rows("round")
+
+
+def test_methods_without_a_global_model_are_never_mixed_with_those_that_have_one():
+    one = [history("one", seed=s) for s in range(2)]
+    many = [history("many", seed=s, accuracies=(math.nan,) * 3, client_accuracy=0.7) for s in range(2)]
+    table = Comparison.of([*one, *many]).table(target=0.5, budget="rounds")
+    assert table.rows[0].estimates["final"].n == 2
+    assert [table.rows[1].estimates[key].n for key in ("final", "best", "at_budget", "rounds_to", "bytes_to")] == [0] * 5
+    assert table.rows[1].estimates["bytes"].n == 2
+    alone = Comparison.of(many).table(target=0.5)
+    assert alone.rows[0].estimates["final"].mean == pytest.approx(0.7)

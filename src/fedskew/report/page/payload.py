@@ -18,6 +18,7 @@ from fedskew.report.amounts import difference_text, estimate_text
 from fedskew.report.comparison_table import ACCURACY, DIFFERENCES, caption, shown_metrics, title_of
 from fedskew.report.page.choices import Budget, chains_of, raster_of
 from fedskew.report.page.federation import Groups, federation_of
+from fedskew.scores import Metric
 from fedskew.types import Floats
 from fedskew.version import __version__
 
@@ -153,12 +154,17 @@ def _table(comparison: Comparison, budget: Resource, target: float | None) -> di
         return None
     metrics = shown_metrics(found)
     return {
-        "columns": [
-            {"title": title_of(metric, found), "key": metric.key, "accuracy": metric.key in ACCURACY} for metric in metrics
-        ],
+        "columns": [{"title": title_of(metric, found), "key": metric.key, "part": _part(metric)} for metric in metrics],
         "rows": [_table_row(found, number, metrics) for number in range(len(found.rows))],
         "caption": caption(found),
     }
+
+
+def _part(metric: Metric) -> str:
+    """Which of the page's tables a metric stands in."""
+    if metric.key in ACCURACY:
+        return "Accuracy"
+    return "Cost of reaching the target" if metric.to_target else "Participation and cost in all"
 
 
 def _table_row(found: ComparisonTable, number: int, metrics: Sequence[Any]) -> dict[str, Any]:

@@ -7,9 +7,8 @@ function tableSection() {
     const parts = [el("h2", {}, "Table")];
     if (!table) parts.push(el("p", { class: "hint" }, "No run is finished yet."));
     else {
-      const accuracy = table.columns.map((_, i) => i).filter((i) => table.columns[i].accuracy);
-      const cost = table.columns.map((_, i) => i).filter((i) => !table.columns[i].accuracy);
-      parts.push(partTable(table, accuracy, "Accuracy"), ...(cost.length ? [partTable(table, cost, "Cost and participation")] : []));
+      for (const part of new Set(table.columns.map((c) => c.part)))
+        parts.push(partTable(table, table.columns.map((_, i) => i).filter((i) => table.columns[i].part === part), part));
       if (table.rows.length > 1) parts.push(el("p", { class: "hint" }, `Small print: difference from ${table.rows[0].label}. ✓: better than every other row for real.`));
       parts.push(...table.caption.map((line) => el("p", { class: "hint" }, line)));
       const csv = () => [["method", ...table.columns.map((c) => c.title)], ...table.rows.map((r) => [r.label, ...r.cells])];
