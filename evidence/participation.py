@@ -72,6 +72,7 @@ def play(federation: int, rule: Mapping[str, Any]) -> dict[str, Any]:
     recipe = {
         "signal": {"use": "estimated", "lr": LR},
         "selection": dict(rule),
+        "devices": {"snr_db": [0.0, 30.0]},
         "run": {"rounds": ROUNDS, "clients_per_round": CHOSEN, "evaluate_every": 0},
     }
     world = NoisyClients(federation)

@@ -114,11 +114,7 @@ class Comparison:
         if not groups:
             raise DataError("comparison", "there are no runs", "Give at least one run folder")
         names = _distinct([(labels or {}).get(key, group[0].name) for key, group in groups.items()])
-        entries = [
-            Entry(name, tuple(sorted(group, key=lambda h: h.seed))) for name, group in zip(names, groups.values(), strict=True)
-        ]
-        for entry in entries:
-            _check_seeds(entry)
+        entries = [Entry(name, _each_once(group)) for name, group in zip(names, groups.values(), strict=True)]
         _check_one_federation(entries)
         return cls(tuple(entries))
 
@@ -208,12 +204,12 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return [f"{n} #{names[: i + 1].count(n)}" if names[:i].count(n) else n for i, n in enumerate(names)]
 
 
-def _check_seeds(entry: Entry) -> None:
-    seeds = [history.seed for history in entry.histories]
-    twice = next((seed for seed in seeds if seeds.count(seed) > 1), None)
-    if twice is not None:
-        folders = [_where(h) for h in entry.histories if h.seed == twice]
-        raise RunFolderError(folders[1], f"is the same run as {folders[0]} (recipe and seed)", "Give one of them")
+def _each_once(histories: Sequence[History]) -> tuple[History, ...]:
+    """By seed, one of each: a run made twice has the same bytes, so it counts once, the finished one first."""
+    first: dict[int, History] = {}
+    for history in sorted(histories, key=lambda h: not h.finished):
+        first.setdefault(history.seed, history)
+    return tuple(first[seed] for seed in sorted(first))
 
 
 def _check_one_federation(entries: Sequence[Entry]) -> None:

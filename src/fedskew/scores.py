@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from fedskew.accounting.fairness import fairness
 from fedskew.accounting.participation import jain
+from fedskew.accounting.targets import first_held
 from fedskew.history import History, Resource
 from fedskew.types import Floats
 
 LAST = 5  # "final" is the mean of this many last evaluations
-CONSECUTIVE = 3  # METHODS 9.6: a target counts as reached when this many evaluations in a row hold it
 
 
 @dataclass(frozen=True)
@@ -64,24 +65,10 @@ def at_budget(history: History, resource: Resource, budget: float) -> float:
     return last_mean(accuracies[history.spent(resource)[known] <= budget * (1 + 1e-12)])
 
 
-def reached(accuracies: Sequence[float] | Floats, target: float) -> int | None:
-    """Position of the first of three consecutive evaluations at or above the target (METHODS 9.6); None: never.
-
-    >>> reached([0.5, 0.9, 0.8, 0.9, 0.95, 0.9], 0.9), reached([0.9, 0.9], 0.9)
-    (3, None)
-    """
-    held = 0
-    for position, accuracy in enumerate(accuracies):
-        held = held + 1 if accuracy >= target else 0
-        if held == CONSECUTIVE:
-            return position - CONSECUTIVE + 1
-    return None
-
-
 def to_target(history: History, target: float) -> dict[str, tuple[float, bool]]:
     """Metric -> (what was spent when the target was reached, False), or (all that was spent, True) if it never was."""
     known, accuracies, _ = history.evaluated
-    position = reached(accuracies, target)
+    position = first_held(accuracies, target)
     index = -1 if position is None else int(known[position])
     return {key: (float(history.spent(resource)[index]), position is None) for key, resource in SPENT.items()}
 
@@ -95,13 +82,8 @@ def client_scores(clients: Mapping[str, Any]) -> dict[str, float]:
     if "accuracy" not in clients:
         return dict.fromkeys(("client_accuracy", "ad", "sdad"), math.nan)
     accuracy = np.array(clients["accuracy"], np.float64)
-    examples = np.array(clients.get("test_examples", np.ones(len(accuracy))), np.float64)
-    tested = ~np.isnan(accuracy) & (examples > 0)
-    if not tested.any():
-        return dict.fromkeys(("client_accuracy", "ad", "sdad"), math.nan)
-    deficit = np.abs(1 - accuracy[tested])
-    weighted = float(np.average(accuracy[tested], weights=examples[tested]))
-    return {"client_accuracy": weighted, "ad": float(deficit.mean()), "sdad": float(deficit.std())}
+    found = fairness(accuracy, clients.get("test_examples", np.ones(len(accuracy), np.int64)))
+    return {"client_accuracy": found.weighted, "ad": found.ad, "sdad": found.sdad}
 
 
 def scores_of(history: History) -> dict[str, float]:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fedskew.errors import RunError
 from fedskew.types import RoundRecord
@@ -69,10 +70,9 @@ def to_target(records: Sequence[RoundRecord], target: float, *, consecutive: int
         raise RunError("target", f"{consecutive} consecutive evaluations", "Give at least 1")
     rounds, accuracy = evaluations(records)
     good = accuracy >= target
-    held = [i for i in range(len(good) - consecutive + 1) if good[i : i + consecutive].all()]
-    hits = np.flatnonzero(good)
-    window = accuracy[held[0] : held[0] + consecutive] if held else None
-    reached, first = (rounds[held[0]] if held else None), (rounds[hits[0]] if len(hits) else None)
+    held, hits = first_held(accuracy, target, consecutive), np.flatnonzero(good)
+    window = None if held is None else accuracy[held : held + consecutive]
+    reached, first = (None if held is None else rounds[held]), (rounds[hits[0]] if len(hits) else None)
     return ToTarget(
         target=float(target),
         last_round=records[-1].round if records else 0,
@@ -85,6 +85,16 @@ def to_target(records: Sequence[RoundRecord], target: float, *, consecutive: int
         first_hit=first,
         first_hit_seconds=_until(records, first, "seconds"),
     )
+
+
+def first_held(accuracies: ArrayLike, target: float, consecutive: int = CONSECUTIVE) -> int | None:
+    """Position of the first of so many evaluations in a row that all reach the target; None: never.
+
+    >>> first_held([0.5, 0.9, 0.8, 0.9, 0.95, 0.9], 0.9), first_held([0.9, 0.9], 0.9)
+    (3, None)
+    """
+    good = np.asarray(accuracies) >= target
+    return next((i for i in range(len(good) - consecutive + 1) if good[i : i + consecutive].all()), None)
 
 
 @dataclass(frozen=True)

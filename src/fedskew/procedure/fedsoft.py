@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,11 +39,10 @@ def begin(
     size: int,
     *,
     centres: int = 5,
-    strength: float = 0.1,
     estimate_every: int = 2,
-    draw: Draw = "importance",
     per_centre: int = 0,
     smallest_share: float = 1e-4,
+    **rest: Any,
 ) -> Params:
     """(S + K, D) independent centres, then everybody's own model."""
     if centres < 1 or estimate_every < 1 or per_centre < 0 or not 0 < smallest_share < 1:
@@ -114,12 +113,8 @@ def draw_clients(importance: Floats, count: int, rng: np.random.Generator) -> Bo
 def penalised(
     job: LocalJob,
     *,
-    centres: int = 5,
     strength: float = 0.1,
-    estimate_every: int = 2,
-    draw: Draw = "importance",
-    per_centre: int = 0,
-    smallest_share: float = 1e-4,
+    **rest: Any,
 ) -> LocalJob:
     """The job with the proximal half of the penalty."""
     if strength < 0 or job.prox_mu:
@@ -135,10 +130,7 @@ def corrections(
     *,
     centres: int = 5,
     strength: float = 0.1,
-    estimate_every: int = 2,
-    draw: Draw = "importance",
-    per_centre: int = 0,
-    smallest_share: float = 1e-4,
+    **rest: Any,
 ) -> Params:
     """lambda (w_k - sum_s u_ks c_s) for each client."""
     own = models[centres + np.asarray(clients), :num_weights]
@@ -151,11 +143,8 @@ def after(
     seen: Aftermath,
     *,
     centres: int = 5,
-    strength: float = 0.1,
-    estimate_every: int = 2,
     draw: Draw = "importance",
-    per_centre: int = 0,
-    smallest_share: float = 1e-4,
+    **rest: Any,
 ) -> tuple[Params, Ints, Memory]:
     """Keep each client's own model as it came back; move each centre to the mean of those drawn for it that answered."""
     models = np.array(seen.models)

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fedskew.accounting.targets import first_held
 from fedskew.comparison import Comparison
 from fedskew.errors import DataError, RunFolderError
 from fedskew.estimates import Estimate, mean_interval, paired_difference
 from fedskew.history import History
 from fedskew.report.amounts import estimate_text
-from fedskew.scores import METRICS, reached, scores_of, to_target
+from fedskew.scores import METRICS, scores_of, to_target
 from fedskew.types import Chain, Cost, RoundRecord, Transfer
 
 METRIC = {metric.key: metric for metric in METRICS}
@@ -89,7 +90,7 @@ def test_scores_by_hand():
 
 
 def test_three_evaluations_in_a_row_reach_a_target():
-    assert reached([0.9, 0.9, 0.1, 0.9, 0.9, 0.9], 0.9) == 3
+    assert first_held([0.9, 0.9, 0.1, 0.9, 0.9, 0.9], 0.9) == 3
     played = history(accuracies=(0.1, 0.9, 0.95, 0.9), joules=2.0, seconds=3.0)
     found = to_target(played, 0.9)
     assert found["rounds_to"] == (1, False)
@@ -212,3 +213,9 @@ def test_methods_without_a_global_model_are_never_mixed_with_those_that_have_one
     assert table.rows[1].estimates["bytes"].n == 2
     alone = Comparison.of(many).table(target=0.5)
     assert alone.rows[0].estimates["final"].mean == pytest.approx(0.7)
+
+
+def test_a_run_made_twice_counts_once_and_the_finished_one_counts():
+    going = history("one", seed=0, accuracies=(0.1, 0.2), finished=False)
+    found = Comparison.of([going, history("one", seed=0), history("one", seed=0), history("one", seed=1)])
+    assert [(h.seed, h.finished) for h in found.entries[0].histories] == [(0, True), (1, True)]
