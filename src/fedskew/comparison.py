@@ -114,14 +114,18 @@ class Comparison:
         if not groups:
             raise DataError("comparison", "there are no runs", "Give at least one run folder")
         names = _distinct([(labels or {}).get(key, group[0].name) for key, group in groups.items()])
-        entries = [Entry(name, _each_once(group)) for name, group in zip(names, groups.values(), strict=True)]
+        entries = [
+            Entry(name, tuple(sorted(group, key=lambda h: h.seed))) for name, group in zip(names, groups.values(), strict=True)
+        ]
+        for entry in entries:
+            _check_seeds(entry)
         _check_one_federation(entries)
         return cls(tuple(entries))
 
     @classmethod
     def read(cls, *folders: str | Path) -> Comparison:
-        """Compare run folders, or all runs below the given folders."""
-        return cls.of([read_history(folder) for folder in find_runs(folders)])
+        """Compare run folders, or all runs below the given folders; a run that lies there twice counts once."""
+        return cls.of(_each_once([read_history(folder) for folder in find_runs(folders)]))
 
     # ---------------------------------------------------------------- tidy
 
@@ -204,12 +208,20 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return [f"{n} #{names[: i + 1].count(n)}" if names[:i].count(n) else n for i, n in enumerate(names)]
 
 
-def _each_once(histories: Sequence[History]) -> tuple[History, ...]:
-    """By seed, one of each: a run made twice has the same bytes, so it counts once, the finished one first."""
-    first: dict[int, History] = {}
+def _each_once(histories: Sequence[History]) -> list[History]:
+    """Those found on disk, one of each: a run made twice (by ``run`` and by ``compare``) has the same bytes and counts once."""
+    first: dict[tuple[str, int], History] = {}
     for history in sorted(histories, key=lambda h: not h.finished):
-        first.setdefault(history.seed, history)
-    return tuple(first[seed] for seed in sorted(first))
+        first.setdefault((_key(history), history.seed), history)
+    return [history for history in histories if any(history is kept for kept in first.values())]
+
+
+def _check_seeds(entry: Entry) -> None:
+    seeds = [history.seed for history in entry.histories]
+    twice = next((seed for seed in seeds if seeds.count(seed) > 1), None)
+    if twice is not None:
+        folders = [_where(h) for h in entry.histories if h.seed == twice]
+        raise RunFolderError(folders[1], f"is the same run as {folders[0]} (recipe and seed)", "Give one of them")
 
 
 def _check_one_federation(entries: Sequence[Entry]) -> None:
