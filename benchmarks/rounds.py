@@ -52,22 +52,22 @@ def method(**local: object):
 
 
 class Span:
-    """When the first client of a round was given out and when the last answer came: between them, clients are training."""
+    """When the first worker got the list of a round's clients and when the last answer came: between them, clients train."""
 
     def __init__(self) -> None:
         self.first = self.last = 0.0
-        give, finish = WorkerProcess.give, WorkerProcess.finish
+        begin, results = WorkerProcess.begin, WorkerProcess.results
 
-        def watched_give(worker, *arguments):
-            give(worker, *arguments)
+        def watched_begin(worker, message):
+            begin(worker, message)
             self.first = self.first or time.perf_counter()
 
-        def watched_finish(worker):
-            answer = finish(worker)
+        def watched_results(worker):
+            answers = results(worker)
             self.last = time.perf_counter()
-            return answer
+            return answers
 
-        WorkerProcess.give, WorkerProcess.finish = watched_give, watched_finish
+        WorkerProcess.begin, WorkerProcess.results = watched_begin, watched_results
 
 
 def compare(factory, plain_model: torch.nn.Module, rounds: int = ROUNDS) -> tuple[float, float, float, float]:

@@ -253,15 +253,21 @@ def test_an_exception_at_a_client_costs_one_update(workers):
 
 
 def test_a_worker_that_dies_is_replaced_and_costs_one_update():
-    x, y = np.zeros((60, 8, 8), np.uint8), np.arange(60) % 10
-    ids = np.repeat([0, 1, 2, 3], [20, 13, 17, 10])
-    result = fedskew.run(
-        {"run": {"rounds": 2, "clients_per_round": 4}, "local": {"batch": 30}}, data=(x, y, x, y), clients=ids,
-        model=lambda: Moody("kill"), workers=2,
+    """What else was lost with it is done again: the model is the one of a federation in which that client merely raised."""
+    sizes = [20, 13, 17, 10, 25, 9, 21, 16]
+    x = np.random.default_rng(0).integers(0, 255, (sum(sizes), 8, 8), dtype=np.uint8)
+    y, ids = np.arange(len(x)) % 10, np.repeat(np.arange(8), sizes)
+    killed, raised = (
+        fedskew.run(
+            {"run": {"rounds": 2, "clients_per_round": 8}, "local": {"batch": 30}}, data=(x, y, x, y), clients=ids,
+            model=lambda how=how: Moody(how), workers=workers,
+        )
+        for how, workers in (("kill", 2), ("raise", 1))
     )  # fmt: skip
-    for record in result.rounds[1:]:
+    for record in killed.rounds[1:]:
         assert record.failures == {1: "worker process died (signal 9)"}
-        assert sorted(record.loss) == [0, 2, 3]
+        assert sorted(record.loss) == [0, 2, 3, 4, 5, 6, 7]
+    assert killed.models.tobytes() == raised.models.tobytes()
 
 
 class Fatal(nn.Module):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
-
-import numpy as np
 
 from fedskew.types.arrays import Params
 
@@ -20,10 +20,10 @@ class Block:
     offset: int
     kind: Literal["weight", "buffer", "counter"]  # trained | averaged (BatchNorm statistics) | integer, takes the maximum
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many numbers it holds."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     @property
     def stop(self) -> int:
@@ -54,17 +54,17 @@ class Layout:
     def __getitem__(self, name: str) -> Block:
         return next(block for block in self.blocks if block.name == name)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """D, the length of the flat vector."""
         return self.blocks[-1].stop if self.blocks else 0
 
-    @property
+    @cached_property
     def num_weights(self) -> int:
         """How many numbers at the front of the vector are trained."""
         return sum(block.size for block in self.blocks if block.kind == "weight")
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Bytes of one serialised model: 4 per float, 8 per integer counter (METHODS 9.1)."""
         return sum(block.size * (8 if block.kind == "counter" else 4) for block in self.blocks)

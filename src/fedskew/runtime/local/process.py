@@ -1,4 +1,4 @@
-"""One worker process as its parent sees it: a pipe for small messages, a block of shared memory for parameters.
+"""One worker process as its parent sees it: a pipe for small messages; parameters lie in blocks of shared memory.
 
 Workers are ordinary child processes started with ``python -m fedskew.runtime.local.worker``: user scripts need no
 ``if __name__ == "__main__"`` guard, nothing is forked from a process with threads, and a worker whose parent disappears reads
@@ -15,20 +15,19 @@ import subprocess
 import sys
 from collections.abc import Callable
 from multiprocessing import Pipe
-from typing import IO, TYPE_CHECKING, Any
-
-import numpy as np
+from multiprocessing.reduction import ForkingPickler, send_handle
+from typing import TYPE_CHECKING, Any
 
 from fedskew.errors import FedskewError, RunError
-from fedskew.runtime.local.store import SharedStore, anonymous_file
-from fedskew.types import Layout, Params
+from fedskew.runtime.local.blocks import Block
+from fedskew.runtime.local.board import Board
+from fedskew.runtime.local.store import SharedStore
+from fedskew.types import Layout
 
 if TYPE_CHECKING:
     from torch import nn
 
 MODEL_REMEDY = "Check the model factory: it is called without arguments and returns a torch module"
-INPUTS = 0  # number of the block of shared memory that takes models in
-AHEAD = 2  # tasks a worker holds at once, so that it never waits for its parent
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
@@ -40,52 +39,49 @@ def end_with_parent() -> None:
 
 
 class WorkerProcess:
-    """A worker and the tasks it holds, oldest first."""
+    """A worker, its place on the board, and whether it is at work."""
 
-    def __init__(self, shared: SharedStore, factory: Callable[[], nn.Module], seed: int) -> None:
+    def __init__(self, shared: SharedStore, factory: Callable[[], nn.Module], seed: int, board: Board, place: int) -> None:
         import cloudpickle  # functions of a script or notebook have no importable name
 
         self.pipe, theirs = Pipe()
-        self.pending: list[tuple[int, int, int]] = []  # (task number, input row, row for its correction)
-        self._block_file: Any = None
+        self.place = place
+        self.busy = False
         self._process = subprocess.Popen(
             [sys.executable, "-m", "fedskew.runtime.local.worker", str(theirs.fileno())],
-            pass_fds=(theirs.fileno(), *shared.descriptors),
+            pass_fds=(theirs.fileno(), board.descriptor, *shared.descriptors),
             env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C reaches the parent only, which then closes its workers in order
         )
         theirs.close()
         with contextlib.suppress(BrokenPipeError):  # a worker that could not start is reported by ready()
-            self.pipe.send_bytes(cloudpickle.dumps((dict(shared.handles), factory, seed)))
+            board_and_place = (board.descriptor, board.workers, place)
+            self.pipe.send_bytes(cloudpickle.dumps((dict(shared.handles), factory, seed, board_and_place)))
 
     def ready(self) -> None:
-        """Wait until the worker has built its model, then set up the shared block for parameters."""
+        """Wait until the worker has built its model."""
         answer = self.receive()
         if isinstance(answer, FedskewError):
             raise answer
         if not isinstance(answer, Layout):
             raise RunError("model", str(answer), MODEL_REMEDY)
         self.layout = answer
-        shape = (2 * AHEAD, self.layout.size)  # AHEAD rows take models in, AHEAD take corrections in
-        self._block_file = anonymous_file(4 * shape[0] * shape[1])
-        self._rows = np.memmap(self._block_file, np.float32, "r+", shape=shape)
-        self._holds: list[int | None] = [None] * AHEAD  # which start model lies in each input row
-        self._uses = [0] * AHEAD
-        self.open_block(INPUTS, shape, self._block_file)
 
-    def open_block(self, number: int, shape: tuple[int, int], file: IO[bytes]) -> None:
+    def open_block(self, block: Block) -> None:
         """Let the worker map a block of shared memory."""
-        from multiprocessing.reduction import send_handle
-
-        self.send("block", number, shape)
+        self.send("block", block.number, (block.rows, block.width))
         with contextlib.suppress(BrokenPipeError):  # noticed when the answer is missing
-            send_handle(self.pipe, file.fileno(), self._process.pid)
+            send_handle(self.pipe, block.file.fileno(), self._process.pid)
 
     def send(self, *message: Any) -> None:
         """One small message."""
+        self.send_pickled(ForkingPickler.dumps(message))
+
+    def send_pickled(self, message: memoryview) -> None:
+        """One message that was pickled before, once for all workers."""
         with contextlib.suppress(BrokenPipeError):  # noticed when the answer is missing
-            self.pipe.send(message)
+            self.pipe.send_bytes(message)
 
     def receive(self) -> Any:
         """One answer outside of tasks; a dead worker is an error here."""
@@ -96,34 +92,16 @@ class WorkerProcess:
                 "local runtime", f"a worker process ended while starting ({self.fate()})", "See the message above"
             ) from None
 
-    def forget_models(self) -> None:
-        """The start models are about to change."""
-        self._holds = [None] * AHEAD
+    def begin(self, message: memoryview) -> None:
+        """Let the worker help itself from a list of tasks."""
+        self.busy = True
+        self.send_pickled(message)
 
-    def give(self, number: int, start: int, model: Params, message: tuple[Any, ...]) -> None:
-        """Hand over a task that begins with ``model``; it is copied only if the worker does not hold it already."""
-        if start in self._holds:
-            source = self._holds.index(start)
-        else:
-            source = self._uses.index(0)
-            self._rows[source] = model
-            self._holds[source] = start
-        self._uses[source] += 1
-        used = {row for _, _, row in self.pending}
-        place = next(row for row in range(AHEAD, 2 * AHEAD) if row not in used)
-        self.pending.append((number, source, place))
-        name, *rest = message
-        if name == "train" and rest[-1] is not None:  # a correction travels like a model, its row in its place
-            self._rows[place, : len(rest[-1])] = rest[-1]
-            rest[-1] = (place, len(rest[-1]))
-        self.send(name, source, *rest)
-
-    def finish(self) -> tuple[int, Any]:
-        """The answer to the oldest task: (task number, answer)."""
-        answer = self.pipe.recv()
-        number, source, _ = self.pending.pop(0)
-        self._uses[source] -= 1
-        return number, answer
+    def results(self) -> list[tuple[int, Any]]:
+        """What it has done since it was last asked, as (task number, answer)."""
+        answers, ended = self.pipe.recv()
+        self.busy = not ended
+        return list(answers)
 
     def fate(self) -> str:
         """How the process ended, in words."""
@@ -144,5 +122,3 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        if self._block_file is not None:
-            self._block_file.close()

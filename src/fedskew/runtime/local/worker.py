@@ -6,7 +6,8 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from typing import Any
@@ -14,10 +15,13 @@ from typing import Any
 import numpy as np
 
 from fedskew.errors import FedskewError
+from fedskew.runtime.local.board import NOTHING, Board
 from fedskew.runtime.local.crew import first_line
-from fedskew.runtime.local.process import INPUTS, end_with_parent
+from fedskew.runtime.local.process import end_with_parent
 from fedskew.runtime.local.store import open_store
 from fedskew.types import Params
+
+KEEP_SECONDS = 1.0  # how long answers may wait in the worker
 
 
 def serve(pipe: Connection) -> None:
@@ -29,7 +33,8 @@ def serve(pipe: Connection) -> None:
     from fedskew.runtime.local.trainer import Trainer
 
     try:
-        handles, factory, seed = cloudpickle.loads(pipe.recv_bytes())
+        handles, factory, seed, (descriptor, workers, place) = cloudpickle.loads(pipe.recv_bytes())
+        board = Board.inherited(descriptor, workers)
         trainer = Trainer(open_store(handles), factory, seed)
     except FedskewError as error:
         pipe.send(error)
@@ -46,26 +51,48 @@ def serve(pipe: Connection) -> None:
             blocks[number] = np.memmap(os.fdopen(recv_handle(pipe), "r+b"), np.float32, "r+", shape=shape)
         elif name == "forget":
             blocks.pop(arguments[0], None)
+        elif name == "initial":
+            pipe.send(initial(trainer, arguments[0]))
         else:
-            pipe.send(answer(trainer, blocks, name, arguments))
+            work(pipe, trainer, blocks, arguments[0], lambda tasks: board.take(place, tasks))
+
+
+def initial(trainer: Any, seed: int) -> Any:
+    """A fresh model's parameters, or why there are none."""
+    try:
+        out = np.empty(trainer.model.layout.size, np.float32)
+        trainer.initial(seed, out)
+    except Exception as error:
+        return first_line(error)
+    return out
+
+
+def work(
+    pipe: Connection, trainer: Any, blocks: Mapping[int, Params], tasks: Sequence[Any], take: Callable[[int], int]
+) -> None:
+    """Do tasks of the list until all are taken. Answers wait for each other, but not for long: they are lost if we die."""
+    answers, sent = [], time.monotonic()
+    while (position := take(len(tasks))) != NOTHING:
+        number, name, *arguments = tasks[position]
+        answers.append((number, answer(trainer, blocks, name, arguments)))
+        if time.monotonic() - sent > KEEP_SECONDS:
+            pipe.send((answers, False))
+            answers, sent = [], time.monotonic()
+    pipe.send((answers, True))
 
 
 def answer(trainer: Any, blocks: Mapping[int, Params], name: str, arguments: list[Any]) -> Any:
     """The answer to one task; an exception becomes its first line."""
     try:
-        if name == "initial":
-            out = np.empty(trainer.model.layout.size, np.float32)
-            trainer.initial(arguments[0], out)
-            return out
-        source, *rest = arguments
-        inputs = blocks[INPUTS]
+        (block, row), *rest = arguments
+        model = blocks[block][row]
         if name == "train":
-            number, row, client, job, seed, round, place = rest
-            correction = None if place is None else inputs[place[0], : place[1]]
-            return trainer.train(client, inputs[source], blocks[number][row], job, seed, round, correction)
+            (block, row), client, job, seed, round, added = rest
+            correction = None if added is None else blocks[added[0]][added[1]][: added[2]]
+            return trainer.train(client, model, blocks[block][row], job, seed, round, correction)
         if name == "react":
-            return trainer.react(inputs[source])
-        return trainer.score(inputs[source], *rest)
+            return trainer.react(model)
+        return trainer.score(model, *rest)
     except Exception as error:
         return first_line(error)
 

@@ -1,4 +1,4 @@
-"""Shared memory into which workers write trained models, so that nobody copies them afterwards.
+"""Shared memory in which workers find the models to begin with, and write trained ones: nobody copies them afterwards.
 
 A block is taken for one call and comes back when the last array on it is gone: replies may be kept as long as anyone likes.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from fedskew.runtime.local.store import anonymous_file
 from fedskew.types import Params
 
-SPARE = 2  # blocks kept for the next call: one round's replies often live until the next round has its own
+SPARE = 4  # blocks kept for the next call: models in, corrections in, replies out; these often live into the next round
 
 
 @dataclass(eq=False)
@@ -35,17 +35,17 @@ class Block:
         return np.ndarray((rows, self.width), np.float32, buffer=self._memory)
 
 
-class Results:
+class Blocks:
     """All blocks of a team, in use or spare.
 
-    >>> results = Results()
-    >>> block, array = results.take(2, width=3)
-    >>> array.shape, len(results.spare)
+    >>> blocks = Blocks()
+    >>> block, array = blocks.take(2, width=3)
+    >>> array.shape, len(blocks.spare)
     ((2, 3), 0)
     >>> del array
-    >>> len(results.spare), results.take(1, width=3)[0] is block
+    >>> len(blocks.spare), blocks.take(1, width=3)[0] is block
     (1, True)
-    >>> results.close()
+    >>> blocks.close()
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,8 @@ class Results:
 
     def take(self, rows: int, width: int) -> tuple[Block, Params]:
         """A block with at least this many rows, and an array on it. The block is spare again when the array is gone."""
-        block = next((b for b in self.spare if b.rows >= rows and b.width == width), None)
+        fitting = [b for b in self.spare if b.rows >= rows and b.width == width]
+        block = min(fitting, key=lambda b: b.rows, default=None)
         if block is None:
             block = self._add(rows, width)
         else:
