@@ -13,11 +13,13 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fedskew.devices import Devices, draw_population
 from fedskew.federation import run, settle
 from fedskew.finished import Run
 from fedskew.recipe import load, method_of, override, resolve
@@ -30,7 +32,8 @@ from fedskew.world import dataset_of, shards_of
 HERE = Path(__file__).resolve().parent / "afls"
 DEVICES, CLASSES, REQUIRED = 10, (2, 5, 10), 0.6
 COMPUTE_SECONDS, MESSAGE_SECONDS = 1.0, 0.276  # T_c and T_m = T_x of METHODS 6.5
-PLAYED = {"parallel": "fedtra", "sequential": "fedseq"}  # FedSeQ-D2D has the curve of FedSeQ bit for bit, on another clock
+RECIPES = {"parallel": "fedtra", "sequential": "fedseq", "d2d": "fedseq_d2d"}
+PLAYED = ("parallel", "sequential")  # FedSeQ-D2D has the curve of FedSeQ bit for bit, on another clock
 WAYS = {"parallel": "FedTrA", "sequential": "FedSeQ", "d2d": "FedSeQ-D2D"}
 
 
@@ -43,19 +46,22 @@ def settings(k: int, rounds: int, size: int, lr: float) -> dict[str, Any]:
         "partition.classes_per_client": k,
         "partition.size": size // k * k,
         "local.lr": lr,
+        "devices.compute_seconds": COMPUTE_SECONDS,
+        "devices.message_seconds": MESSAGE_SECONDS,
         "run.rounds": rounds,
         "run.clients_per_round": DEVICES,
         "run.checkpoint_seconds": 30.0,
     }
 
 
+@cache
 def round_seconds(way: str) -> float:
-    """METHODS 6.5, equal devices with links of their own: 1.552, 15.52 and 13.036 for 10 devices."""
-    return {
-        "parallel": 2 * MESSAGE_SECONDS + COMPUTE_SECONDS,
-        "sequential": DEVICES * (COMPUTE_SECONDS + 2 * MESSAGE_SECONDS),
-        "d2d": 2 * MESSAGE_SECONDS + DEVICES * COMPUTE_SECONDS + (DEVICES - 1) * MESSAGE_SECONDS,
-    }[way]
+    """What the clock says of one round of a recipe, equal devices with links of their own. Nothing is trained for that."""
+    resolved = resolve(override(load(RECIPES[way]), settings(DEVICES, 1, 0, lr=0.01)))
+    counts = np.full((DEVICES, 10), 100)
+    means = draw_population(counts.sum(axis=1), Devices(**resolved["devices"]), 0)
+    *_, (_, record) = run(settle(method_of(resolved), ScriptedRuntime(counts, population=means), 0))
+    return float(record.cost.seconds)
 
 
 def choose(k: int, size: int, seed: int) -> dict[str, Any]:
@@ -99,7 +105,8 @@ def play(rounds: int, seeds: int, size: int, lr: float, folder: Path, cores: int
     jobs, cells = [], []
     for seed in range(seeds):
         for k in CLASSES:
-            for way, recipe in PLAYED.items():
+            for way in PLAYED:
+                recipe = RECIPES[way]
                 out = folder / f"{recipe}-k{k}-seed{seed}-rounds{rounds}-size{size}-lr{lr:g}"
                 raw = override(load(recipe), settings(k, rounds, size, lr))
                 jobs.append(Job(raw, seed, str(out), resume=out.is_dir()))
@@ -108,7 +115,9 @@ def play(rounds: int, seeds: int, size: int, lr: float, folder: Path, cores: int
     for cell, outcome in zip(cells, outcomes, strict=True):
         if outcome.summary is None:
             raise SystemExit(outcome.error)
-        cell["curve"] = [accuracy for _, accuracy in Run.load(outcome.job.out).evaluations]
+        finished = Run.load(outcome.job.out)
+        cell["curve"] = [accuracy for _, accuracy in finished.evaluations]
+        assert np.allclose([record.cost.seconds for record in finished.rounds[1:]], round_seconds(cell["way"]))
     d2d = [{**cell, "way": "d2d"} for cell in cells if cell["way"] == "sequential"]
     return [{**cell, **figures(cell["curve"], cell["way"])} for cell in cells + d2d]
 

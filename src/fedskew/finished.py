@@ -62,7 +62,10 @@ class Run:
         return fairness(self.clients["accuracy"], self.clients["test_examples"]) if "accuracy" in self.clients else None
 
     def state_dict(self, slot: int = 0) -> dict[str, Params]:
-        """The final model as named arrays, ready for ``module.load_state_dict`` after ``torch.from_numpy``."""
+        """The final model as named arrays, ready for ``module.load_state_dict`` after ``torch.from_numpy``.
+
+        Frozen parameters never travel and are not in it: give a module that has them, and ``strict=False``.
+        """
         return {name: array.copy() for name, array in self.layout.unpack(self.models[slot]).items()}
 
     def to_target(self, accuracy: float) -> ToTarget:

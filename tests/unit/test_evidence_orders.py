@@ -36,7 +36,7 @@ def test_the_time_to_the_required_accuracy(afls):
 def test_the_recipes_it_plays_resolve(afls):
     from fedskew.recipe import load, override, resolve
 
-    for recipe in ("afls", *afls.PLAYED.values()):
+    for recipe in ("afls", *afls.RECIPES.values()):
         assert resolve(override(load(recipe), afls.settings(5, 3, 1001, 0.01)))["partition"]["size"] == 1000
 
 
