@@ -25,12 +25,12 @@ def test_times_of_methods_12(afls):
 
 
 def test_the_time_to_the_required_accuracy(afls):
-    reached = afls.figures([0.1, 0.5, 0.61, 0.59, 0.7, 0.7], "d2d")
-    assert (reached["round_to_required"], reached["seconds_to_required"]) == (2, pytest.approx(2 * 13.036))
-    never = afls.figures([0.1, 0.2], "parallel")
+    reached = afls.figures([0, 10, 20, 30, 40, 50], [0.1, 0.5, 0.61, 0.59, 0.7, 0.7], "d2d")
+    assert (reached["round_to_required"], reached["seconds_to_required"]) == (20, pytest.approx(20 * 13.036))
+    never = afls.figures([0, 1], [0.1, 0.2], "parallel")
     assert (never["round_to_required"], never["seconds_to_required"]) == (None, None)
     assert afls.time_text([never, never]) == ">2"
-    assert afls.time_text([reached, {**never, "seconds": 15.5}]) == "26 (1 of 2 never)"
+    assert afls.time_text([reached, {**never, "seconds": 15.5}]) == "261 (1 of 2 never)"
 
 
 def test_the_recipes_it_plays_resolve(afls):
