@@ -41,6 +41,6 @@ function ecdfFigure() {
       };
       return { svg, hover, step: [(box.right - box.left) / 50, 0], start: [box.left, box.top + 20] };
     },
-    csv: () => [["method", "accuracy", "share of clients at most"], ...all().flatMap(({ method, values }) => values.map((v, i) => [method.label, v, (i + 1) / values.length]))],
+    csv: () => [["method", "accuracy", "share of clients at most", "reference"], ...all().flatMap(({ method, values }) => values.map((v, i) => [method.label, v, (i + 1) / values.length, App.data.references.includes(method) ? "yes" : "no"]))],
   });
 }

@@ -9,7 +9,7 @@ function tableSection() {
     else {
       for (const part of new Set(table.columns.map((c) => c.part)))
         parts.push(partTable(table, table.columns.map((_, i) => i).filter((i) => table.columns[i].part === part), part));
-      if (table.rows.length > 1) parts.push(el("p", { class: "hint" }, `Small print: difference from ${table.rows[0].label}. ✓: better than every other row for real.`));
+      if (table.rows.length > 1) parts.push(el("p", { class: "hint" }, `Small print: difference from ${table.rows[0].label}. ✓: better than every other method for real.`));
       parts.push(...table.caption.map((line) => el("p", { class: "hint" }, line)));
       const csv = () => [["method", ...table.columns.map((c) => c.title), "reference"], ...table.rows.map((r) => [r.label, ...r.cells, "no"]), ...table.references.map((r) => [r.label, ...r.cells, "yes"])];
       parts.push(el("div", { class: "tools" }, el("button", { type: "button", onclick: () => download("table.csv", "text/csv", csvText(csv())) }, "CSV")));
