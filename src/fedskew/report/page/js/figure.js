@@ -162,9 +162,11 @@ function syncLegend(host, kind) {
     } }, looks[number], method.label))));
 }
 
-/** A piece of a line as it is drawn. */
+/** A piece of a line as it is drawn: dashes "7 4" are 7 px of it, then 4 px of nothing. */
 function sample(stroke, dashes) {
-  return sv("svg", { class: "sample", width: 22, height: 8, viewBox: "0 0 22 8", "aria-hidden": "true" }, sv("path", { d: "M0 4H22", style: `fill:none;stroke:${stroke};stroke-width:3`, "stroke-dasharray": dashes }));
+  let end = 0;
+  const stops = (dashes || "22 0").split(" ").map(Number).map((length, i) => `${i % 2 ? "transparent" : stroke} ${end}px ${(end += length)}px`);
+  return el("span", { class: "swatch", style: `background:repeating-linear-gradient(90deg, ${stops.join(", ")})` });
 }
 
 /** Controls that choose one run: method and seed. */
