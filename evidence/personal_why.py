@@ -156,8 +156,8 @@ Seed 2 is no accident of the initialisation: 20 whole searches each, from other 
 {again}; scikit-learn's own k-means and silhouette choose {scikit}.
 Its 13 groups have {sizes} clients; {identical} of the 50 clients hold one class only and are the same point.
 The margin (highest silhouette minus the next) says how little decides: it is large in two seeds of five. So our code follows
-the rule, and the rule's answer is fragile: `clustering.max_count` bounds it, `clustering.count` fixes it. Where there is nothing
-to find (S = 1) it gives up to 45 clusters: see the numbers of models in [README.md](README.md).
+the rule, and the rule's answer is fragile: `clustering.max_count` bounds it, `clustering.count` fixes it. Where there is
+nothing to find (S = 1) it gives up to 45 clusters: see the numbers of models in [README.md](README.md).
 
 ## Why is HACCS no better than FedAvg?
 
