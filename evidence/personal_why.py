@@ -170,11 +170,12 @@ Optimiser, epochs, batch, rounds and clients per round are FedAvg's; only who is
 next to no weight and the weights of the others are the speed of their devices, which has nothing to do with labels here. At
 S = 0 there are three clusters, one of them a single client, so one whole label can lose its places (seed 2: all 33 clients with
 high incomes train in every round, 16 of the 66 others do), and within a cluster the same fastest clients train again and again.
-At S = 0 the two poor seeds (2, 3) are those where high incomes are most of what was trained on. At α = 0.3 that share does not
-explain it: ρ = 0 has shares up to 0.52 and 0.75 accuracy; we did not separate the label mix from who is never chosen (27 % against
-4 %) there. With less weight on latency HACCS is level with FedAvg at S = 0 and its mean is above FedAvg's at α = 0.3 (five seeds,
-no interval). We found no difference from METHODS 4.3 in the code, so we put it down to ρ = 0.95. The code next to paper 004 does
-something else, one client per cluster and the other places by chance; whether that gives the paper's .72 was not tried.
+At S = 0 the two poor seeds (2, 3) are those where high incomes are most of what was trained on. At α = 0.3 that share does
+not explain it: ρ = 0 has shares up to 0.52 and 0.75 accuracy; we did not separate the label mix from who is never chosen
+(27 % against 4 %) there. With less weight on latency HACCS is level with FedAvg at S = 0 and its mean is above FedAvg's at
+α = 0.3 (five seeds, no interval). We found no difference from METHODS 4.3 in the code, so we put it down to ρ = 0.95. The
+code next to paper 004 does something else, one client per cluster and the other places by chance; whether that gives the
+paper's .72 was not tried.
 """
 
 
