@@ -213,6 +213,8 @@ federation, no personalised method, or no training at all.
 
 Number of models at the end: {models}.
 
+[Why the number of models varies, and why HACCS is no better than FedAvg](WHY.md).
+
 ![Distribution of local accuracy](ecdf.png)
 """
 

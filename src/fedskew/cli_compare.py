@@ -20,12 +20,21 @@ from fedskew.comparison import Comparison
 from fedskew.display import ManyRuns
 from fedskew.errors import RecipeError, RunError, did_you_mean
 from fedskew.history import RESOURCES, Resource, read_history
-from fedskew.lineup import Contender, command_of, line_up, local_note, shared_text
-from fedskew.records import RESULT, VERSION, no_nan
+from fedskew.lineup import Contender, add_references, command_of, is_personalised, line_up, local_note, shared_text
+from fedskew.records import COMPUTED, RESULT, RUN, VERSION, no_nan, read_references
 
 out_console = Console()
 err_console = Console(stderr=True)
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+ReferencesFlag = Annotated[
+    bool | None,
+    typer.Option(
+        "--references/--no-references",
+        help="Also show local_only, majority_class, fine_tuned and centralised; by default if a method is personalised.",
+        show_default=False,
+    ),
+]
+Cell = tuple[Contender, int, Path]
 
 
 # ---------------------------------------------------------------- compare
@@ -46,6 +55,7 @@ def compare(
     workers: Annotated[int, typer.Option(min=0, help="Runs at a time; 0 = one per core.")] = 0,
     live: Annotated[bool, typer.Option("--live", help="Serve the report on this machine while the runs go on.")] = False,
     as_json: JsonFlag = False,
+    references: ReferencesFlag = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
 ) -> None:
     """Run what is missing of several methods on one federation and print one table."""
@@ -54,14 +64,23 @@ def compare(
     resource = _resource(budget)
     _check_target(target)
     contenders, numbers = line_up(recipe, changes), read_seeds(seeds)
+    named, tuned = len(contenders), None
+    if want_references(contenders, references):
+        contenders, tuned = add_references(contenders)
     cells = [(one, seed, cell(out, one, seed)) for one in contenders for seed in numbers]
     err_console.print(Text(f"all methods on one federation: {shared_text(contenders[0].recipe)}"), soft_wrap=True)
     if note := local_note(contenders):
         err_console.print(Text(note, style="dim"), soft_wrap=True)
+    if len(contenders) > named:
+        added = ", ".join(one.label for one in contenders[named:])
+        err_console.print(
+            Text(f"added for the reference rows: {added}; --no-references leaves them out", style="dim"), soft_wrap=True
+        )
     labels = {one.fingerprint: one.label for one in contenders}
-    with watching([folder for *_, folder in cells], live, labels, resource, target):
-        run_missing(cells, workers, quiet)
-    comparison = Comparison.of((read_history(folder) for *_, folder in cells), labels)
+    with watching([folder for *_, folder in cells], live, labels, resource, target, references):
+        run_missing(cells, workers, quiet, tuned, contenders[named:])
+    played = [read_history(folder) for *_, folder in cells if (folder / RUN).is_file()]
+    comparison = Comparison.of(played, labels, references=references)
     show(comparison, resource, target, as_json)
     if report is not None:
         write_report(comparison, report, resource, target, [command_of()])
@@ -74,6 +93,7 @@ def watching(
     labels: Mapping[str, str] | None = None,
     budget: Resource = "rounds",
     target: float | None = None,
+    references: bool | None = None,
 ) -> Iterator[None]:
     """Serve the page of these runs, if that is wanted, as long as the block runs."""
     if not live:
@@ -81,7 +101,7 @@ def watching(
         return
     from fedskew.live import Watched, live_page
 
-    watched = Watched(folders, labels, budget=budget, target=target, commands=[command_of()])
+    watched = Watched(folders, labels, budget=budget, target=target, commands=[command_of()], references=references)
     with live_page(watched, lambda address: err_console.print(Text(f"live: {address}", style="bold"), soft_wrap=True)):
         yield
 
@@ -92,10 +112,23 @@ def cell(out: Path, contender: Contender, seed: int) -> Path:
     return out / f"{name}-{contender.fingerprint[:8]}-{VERSION}" / f"seed-{seed}"
 
 
-def run_missing(cells: Sequence[tuple[Contender, int, Path]], workers: int, quiet: bool) -> None:
-    """Run cells that are not complete, over the cores; a cell that was killed goes on where it was."""
-    missing = sorted((c for c in cells if not (c[2] / RESULT).is_file()), key=lambda c: -_cost(c[0]))
-    reused = len(cells) - len(missing)
+def want_references(contenders: Sequence[Contender], asked: bool | None) -> bool:
+    """Whether reference rows are to be made: if somebody asks, or by itself where a method is personalised."""
+    tested = contenders[0].recipe["data"]["client_test"] != "none"
+    if asked and not tested:
+        raise RecipeError("--references", "clients have no test sets", "Set data.client_test to split or matched")
+    return tested and (any(is_personalised(one.recipe) for one in contenders) if asked is None else asked)
+
+
+def run_missing(
+    cells: Sequence[Cell], workers: int, quiet: bool, tuned: Contender | None = None, optional: Sequence[Contender] = ()
+) -> None:
+    """Run cells that are not complete, over the cores; a cell that was killed goes on where it was.
+
+    ``tuned`` is also to have its reference rows; what fails of those, or of ``optional`` methods, is said and does no harm.
+    """
+    reused = sum((folder / RESULT).is_file() for *_, folder in cells)
+    missing = sorted((c for c in cells if not _complete(c, tuned)), key=lambda c: -_cost(c[0]))
     if reused:
         err_console.print(f"{reused} of {len(cells)} runs are there already", style="dim", highlight=False)
     if not missing:
@@ -103,15 +136,28 @@ def run_missing(cells: Sequence[tuple[Contender, int, Path]], workers: int, quie
     from fedskew.runtime.local.crew import usable_cores
     from fedskew.schedule import Job, run_all
 
-    jobs = [Job(one.recipe, seed, str(folder), resume=True) for one, seed, folder in missing]
+    jobs = [Job(one.recipe, seed, str(folder), resume=True, references=one is tuned) for one, seed, folder in missing]
     titles = [f"{one.label}, seed {seed}" for one, seed, _ in missing]
     with _stoppable(), ManyRuns(titles, missing[0][0].recipe["run"]["rounds"], err_console, quiet=quiet) as progress:
-        outcomes = run_all(jobs, workers or usable_cores(), progress.advance)
-    failed = [outcome for outcome in outcomes if outcome.summary is None]
-    for outcome in failed:
-        err_console.print(f"error {outcome.error}", markup=False, highlight=False, soft_wrap=True)
-    if failed:
-        what = f"{len(failed)} of {len(cells)} runs failed, {len(cells) - len(failed)} are complete"
+        outcomes = run_all(jobs, workers or usable_cores(), progress.advance, progress.refer)
+    _report_failures(cells, [(*c, o.error) for c, o in zip(missing, outcomes, strict=True) if o.summary is None], optional)
+
+
+def _complete(cell: Cell, tuned: Contender | None) -> bool:
+    contender, _, folder = cell
+    return (folder / RESULT).is_file() and (contender is not tuned or set(read_references(folder)) >= set(COMPUTED))
+
+
+def _report_failures(
+    cells: Sequence[Cell], failed: Sequence[tuple[Contender, int, Path, str]], optional: Sequence[Contender]
+) -> None:
+    """Say what failed; stop unless it was only for reference rows."""
+    fatal = [(one, folder) for one, _, folder, _ in failed if one not in optional and not (folder / RESULT).is_file()]
+    for one, _, folder, error in failed:
+        word = "error" if (one, folder) in fatal else "no reference rows:"
+        err_console.print(f"{word} {error}", markup=False, highlight=False, soft_wrap=True)
+    if fatal:
+        what = f"{len(fatal)} of {len(cells)} runs failed, {len(cells) - len(fatal)} are complete"
         raise RunError("compare", what, "Correct it, then give the same command: complete runs are kept")
 
 
@@ -136,8 +182,11 @@ def show(comparison: Comparison, budget: Resource, target: float | None, as_json
     table = comparison.table(target=target, budget=budget)
     if as_json:
         facts = {"budget": budget, "budget_size": table.budget_size, "target": target, "notes": list(table.notes)}
-        runs = [str(h.folder) for entry in comparison.entries for h in entry.histories]
-        print(json.dumps(no_nan({**facts, "scores": table.as_rows(), "runs": runs}), indent=2))
+        runs = [str(history.folder) for _, history in comparison.histories]
+        scores = {
+            key: [r for r in table.as_rows() if r["reference"] == (key == "references")] for key in ("scores", "references")
+        }
+        print(json.dumps(no_nan({**facts, **scores, "runs": runs}), indent=2))
         return
     from fedskew.report.comparison_table import show_comparison
 
@@ -182,13 +231,14 @@ def report(
     out: Annotated[Path, typer.Option("-o", "--out", help="The HTML file to write.")] = Path("report.html"),
     budget: Annotated[str, typer.Option(help=f"Compare at equal {', '.join(get_args(Resource))}.")] = "rounds",
     target: Annotated[float | None, typer.Option(help="Accuracy to reach, for example 0.9.")] = None,
+    references: ReferencesFlag = None,
 ) -> None:
     """Write one HTML file that shows runs of one federation: curves, who was chosen, plans, clients, bytes, failures."""
     resource = _resource(budget)
     _check_target(target)
     if out.is_dir():
         raise RecipeError("--out", f"{out} is a folder", "Give the name of a file, for example report.html")
-    write_report(Comparison.read(*runs), out, resource, target, [command_of()])
+    write_report(Comparison.read(*runs, references=references), out, resource, target, [command_of()])
 
 
 def write_report(comparison: Comparison, path: Path, budget: Resource, target: float | None, commands: Sequence[str]) -> None:

@@ -27,10 +27,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedskew.errors import DataError, RunFolderError, did_you_mean
-from fedskew.estimates import Estimate, mean_interval, paired_difference
 from fedskew.history import RESOURCES, History, Resource, find_runs, history_of, read_history
+from fedskew.ranking import ComparisonTable, Entry, method_row, method_scores, reference_row, winner, without_global
 from fedskew.recipe import fingerprint
-from fedskew.scores import METRICS, Metric, at_budget, scores_of, to_target
+from fedskew.records import COMPUTED
+from fedskew.scores import METRICS, scores_of
 from fedskew.tidy import TABLES, Row, rows_of, to_arrow, to_pandas
 
 if TYPE_CHECKING:
@@ -40,73 +41,22 @@ FEDERATION = ("data", "partition", "devices", "faults")  # tables of a recipe th
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
-    """One method: its runs over seeds."""
-
-    label: str
-    histories: tuple[History, ...]
-
-    @property
-    def finished(self) -> tuple[History, ...]:
-        """Runs that have come to their end."""
-        return tuple(history for history in self.histories if history.finished)
-
-    @property
-    def recipe(self) -> Mapping[str, Any]:
-        """The resolved recipe of all its runs."""
-        return self.histories[0].recipe
-
-
-@dataclass(frozen=True)
-class TableRow:
-    """One method's figures."""
-
-    label: str
-    seeds: tuple[int, ...]
-    values: Mapping[str, Mapping[int, float]]  # metric -> seed -> value
-    estimates: Mapping[str, Estimate]
-    differences: Mapping[str, Estimate]  # against the first row, paired by seed
-    central: bool = True  # accuracies are of one global model on the central test set
-
-
-@dataclass(frozen=True)
-class ComparisonTable:
-    """Rows of methods, columns of metrics; columns nobody has a figure for are left out."""
-
-    rows: tuple[TableRow, ...]
-    metrics: tuple[Metric, ...]
-    best: Mapping[str, int]  # metric -> the row that beats the runner-up for real: the paired interval leaves 0 outside
-    target: float | None
-    budget: Resource
-    budget_size: float  # the smallest total among the compared runs
-    notes: tuple[str, ...] = ()
-
-    def as_rows(self) -> list[Row]:
-        """One plain dict per method and metric."""
-        return [
-            {
-                "recipe": row.label,
-                "metric": metric.key,
-                **{key: getattr(row.estimates[metric.key], key) for key in ("mean", "low", "high", "n", "censored")},
-                **{f"difference_{key}": getattr(row.differences[metric.key], key) for key in ("mean", "low", "high", "n")},
-                "best": self.best.get(metric.key) == number,
-            }
-            for number, row in enumerate(self.rows)
-            for metric in self.metrics
-        ]
-
-
-@dataclass(frozen=True, eq=False)
 class Comparison:
-    """Methods in the order they were given; the first is the one the others are compared with."""
+    """Methods in the order they were given; the first is the one the others are compared with.
+
+    References say what could be had without a personalised method. They are shown beside the methods and never ranked.
+    """
 
     entries: tuple[Entry, ...]
+    references: tuple[Entry, ...] | None = None  # None: not wanted
 
     @classmethod
-    def of(cls, runs: Iterable[Any], labels: Mapping[str, str] | None = None) -> Comparison:
+    def of(cls, runs: Iterable[Any], labels: Mapping[str, str] | None = None, *, references: bool | None = None) -> Comparison:
         """Compare :class:`fedskew.Run` values (or histories); runs with one resolved recipe are one method.
 
-        ``labels``: fingerprint -> what to call the method, where its name does not say enough.
+        ``labels``: fingerprint -> what to call the method, where its name does not say enough. ``references``: whether to show
+        those that the runs hold (:func:`fedskew.references.with_references`) and to take ``local_only`` as one of them; None:
+        if any method is personalised.
         """
         groups: dict[str, list[History]] = {}
         for history in map(history_of, runs):
@@ -120,12 +70,19 @@ class Comparison:
         for entry in entries:
             _check_seeds(entry)
         _check_one_federation(entries)
-        return cls(tuple(entries))
+        if references is None:
+            references = any(entry.is_personalised for entry in entries)
+        return cls(*_apart(entries)) if references else cls(tuple(entries))
 
     @classmethod
-    def read(cls, *folders: str | Path) -> Comparison:
+    def read(cls, *folders: str | Path, references: bool | None = None) -> Comparison:
         """Compare run folders, or all runs below the given folders; a run that lies there twice counts once."""
-        return cls.of(_each_once([read_history(folder) for folder in find_runs(folders)]))
+        return cls.of(_each_once([read_history(folder) for folder in find_runs(folders)]), references=references)
+
+    @property
+    def histories(self) -> list[tuple[Entry, History]]:
+        """Everything that was played, methods first, then references."""
+        return [(entry, h) for entry in (*self.entries, *(self.references or ())) for h in entry.histories if h.rounds]
 
     # ---------------------------------------------------------------- tidy
 
@@ -135,7 +92,13 @@ class Comparison:
             return self.table().as_rows()
         if table not in TABLES:
             raise DataError("table", f"there is no table '{table}'", did_you_mean(table, [*TABLES, "scores"]))
-        return [{**row, "recipe": e.label} for e in self.entries for history in e.histories for row in rows_of(history, table)]
+        return [
+            {**row, "recipe": entry.label, "reference": beside}
+            for beside, entries in ((False, self.entries), (True, self.references or ()))
+            for entry in entries
+            for history in entry.histories
+            for row in rows_of(history, table)
+        ]
 
     def frame(self, table: str) -> pd.DataFrame:
         """:meth:`rows` as pandas."""
@@ -166,32 +129,61 @@ class Comparison:
         done = [entry for entry in self.entries if entry.finished]
         if not done:
             raise RunFolderError("comparison", "no run is finished", "Finish them with --resume")
-        scored = [_scores(entry, self._plain, budget, size, target) for entry in done]
-        if len({entry.finished[0].evaluated[2] for entry in done}) > 1:  # figures of one global model have no place for others
-            scored = [_without_global(*found) if e in self.personal else found for e, found in zip(done, scored, strict=True)]
+        scored = [method_scores(entry, self._plain, budget, size, target) for entry in done]
+        if len({entry.is_personalised for entry in done}) > 1:  # figures of one global model have no place for others
+            scored = [without_global(*found) if e.is_personalised else found for e, found in zip(done, scored, strict=True)]
         rows = tuple(
-            _row(entry, values, censored, scored[0][0]) for entry, (values, censored) in zip(done, scored, strict=True)
+            method_row(entry, values, censored, scored[0][0]) for entry, (values, censored) in zip(done, scored, strict=True)
         )
         metrics = tuple(m for m in METRICS if any(row.estimates[m.key].n for row in rows) and (target or not m.to_target))
-        best = {m.key: winner for m in metrics if (winner := _winner(rows, m)) is not None}
-        return ComparisonTable(rows, metrics, best, target, budget, size, tuple(self.notes()))
+        best = {m.key: number for m in metrics if (number := winner(rows, m)) is not None}
+        beside = tuple(reference_row(entry) for entry in self.references or () if entry.finished)
+        tuned = next((entry.label for entry in self.entries if any(h.references for h in entry.histories)), "")
+        return ComparisonTable(rows, metrics, best, target, budget, size, tuple(self.notes()), beside, tuned)
 
     def notes(self) -> list[str]:
         """What to know before trusting the table."""
-        open_runs = [h for entry in self.entries for h in entry.histories if not h.finished]
+        open_runs = [h for _, h in self.histories if not h.finished]
         notes = [f"not finished, so not in the table: {_where(h)} (round {_reached(h)})" for h in open_runs]
         seeds = {tuple(h.seed for h in entry.finished) for entry in self.entries if entry.finished}
         if len(seeds) > 1:
             notes.append("methods have different seeds; differences use those both have")
-        if self.personal:
-            names = ", ".join(entry.label for entry in self.personal)
-            notes.append(f"no global model, so only the clients' own models on their own test sets: {names}")
-        return notes
+        return notes + (_reference_notes(self.entries, self.references) if self.references is not None else [])
 
-    @property
-    def personal(self) -> list[Entry]:
-        """Methods with several models."""
-        return [e for e in self.entries if e.finished and not e.finished[0].evaluated[2]]
+
+def _apart(entries: Sequence[Entry]) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
+    """(Methods, references): ``local_only`` beside others, and the rows kept with the first method that has any."""
+    alone = [entry for entry in entries if entry.recipe.get("procedure", {}).get("use") == "local_only"]
+    methods = [entry for entry in entries if entry not in alone] or list(entries)
+    kept = next((found for entry in methods if (found := [h for h in entry.histories if h.references])), [])
+    rows: dict[str, list[History]] = {}
+    for name, columns, history in ((name, columns, h) for h in kept for name, columns in h.references.items()):
+        if "failed" not in columns:
+            clients = {"client": list(range(len(columns["accuracy"]))), **columns}
+            rows.setdefault(name, []).append(History({**history.recipe, "name": name}, history.seed, (), clients))
+    references = [entry for entry in alone if entry not in methods] + [Entry(name, tuple(h)) for name, h in rows.items()]
+    return tuple(methods), tuple(references)
+
+
+def _reference_notes(methods: Sequence[Entry], references: Sequence[Entry]) -> list[str]:
+    """Which references are missing, and why."""
+    finished = [h for entry in methods for h in entry.finished]
+    failed = [
+        f"no reference {name}, seed {h.seed}: {row['failed']}"
+        for h in finished
+        for name, row in h.references.items()
+        if "failed" in row
+    ]
+    if finished and not any("accuracy" in h.clients for h in finished):
+        return ["no reference rows: clients have no test sets; set data.client_test to split or matched"]
+    computed = any(h.references for h in finished)
+    alone = any(entry.histories[0].rounds for entry in references)
+    missing = [*([] if alone else ["local_only"]), *([] if computed else COMPUTED)]
+    if finished and missing:
+        failed.append(f"without the reference rows {', '.join(missing)}: fedskew compare makes them")
+    seeds = {h.seed for h in finished}
+    lacking = [entry.label for entry in references if {h.seed for h in entry.finished} != seeds]
+    return failed + ([f"not for every seed: {', '.join(lacking)}"] if lacking else [])
 
 
 def _key(history: History) -> str:
@@ -252,52 +244,3 @@ def _where(history: History) -> str:
 def _reached(history: History) -> str:
     done = history.rounds[-1].round if history.rounds else 0
     return f"{done} of {history.recipe['run']['rounds']}" if "run" in history.recipe else str(done)
-
-
-Scored = tuple[dict[str, dict[int, float]], dict[str, int]]
-
-
-def _scores(
-    entry: Entry, plain: Mapping[int, Mapping[str, float]], budget: Resource, size: float, target: float | None
-) -> Scored:
-    """(metric -> seed -> value, metric -> censored seeds)."""
-    values: dict[str, dict[int, float]] = {metric.key: {} for metric in METRICS}
-    censored = dict.fromkeys(values, 0)
-    for history in entry.finished:
-        found = dict(plain[id(history)]) | {"at_budget": at_budget(history, budget, size)}
-        if target is not None:
-            for key, (spent, never) in to_target(history, target).items():
-                found[key] = spent
-                censored[key] += never
-        for key in values:
-            values[key][history.seed] = found.get(key, math.nan)
-    return values, censored
-
-
-def _without_global(values: dict[str, dict[int, float]], censored: dict[str, int]) -> Scored:
-    """Scores of a method with several models beside methods with one: what needs a global accuracy is left empty."""
-    empty = {m.key for m in METRICS if m.to_target or m.key in ("final", "best", "at_budget")}
-    blank = {key: dict.fromkeys(found, math.nan) if key in empty else found for key, found in values.items()}
-    return blank, {key: 0 if key in empty else count for key, count in censored.items()}
-
-
-def _row(
-    entry: Entry, values: dict[str, dict[int, float]], censored: Mapping[str, int], first: Mapping[str, Mapping[int, float]]
-) -> TableRow:
-    estimates = {key: mean_interval(list(found.values()), censored=censored[key]) for key, found in values.items()}
-    differences = {key: paired_difference(found, first[key]) for key, found in values.items()}
-    seeds = tuple(history.seed for history in entry.finished)
-    return TableRow(entry.label, seeds, values, estimates, differences, entry.finished[0].evaluated[2])
-
-
-def _winner(rows: Sequence[TableRow], metric: Metric) -> int | None:
-    """The best row if it beats every other one for real; a censored figure is a bound and can beat nobody."""
-    known = [i for i, row in enumerate(rows) if row.estimates[metric.key].n]
-    if not metric.better or len(known) < 2:
-        return None
-    best = max(known, key=lambda i: metric.better * rows[i].estimates[metric.key].mean)
-    if rows[best].estimates[metric.key].censored:
-        return None
-    mine = rows[best].values[metric.key]
-    gaps = [paired_difference(mine, rows[i].values[metric.key]) for i in known if i != best]
-    return best if all(gap.is_real and gap.mean * metric.better > 0 for gap in gaps) else None

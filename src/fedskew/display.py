@@ -105,6 +105,14 @@ class ManyRuns:
         self._progress.update(self._tasks[number], completed=record.round, visible=not over, **shown)  # type: ignore[arg-type]
         self._progress.update(self._all, completed=sum(self._done.values()), facts=self._facts())
 
+    def refer(self, number: int, row: str) -> None:
+        """A run has ended, and a reference row is computed from it."""
+        self._done[number] = self._rounds
+        if number not in self._tasks:
+            self._tasks[number] = self._progress.add_task(self._titles[number], total=self._rounds, facts="")
+        self._progress.update(self._tasks[number], completed=self._rounds, visible=True, facts=f"reference {row}")
+        self._progress.update(self._all, completed=sum(self._done.values()), facts=self._facts())
+
 
 def summary_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
     """The results of one run, a fact per line, or of several, a run per line."""

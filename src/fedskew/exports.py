@@ -84,9 +84,8 @@ def flat(recipe: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _runs(comparison: Comparison) -> Iterator[tuple[str, History]]:
-    for entry in comparison.entries:
-        for history in entry.histories:
-            yield entry.label, history
+    for entry, history in comparison.histories:
+        yield entry.label, history
 
 
 def _known(values: Mapping[str, Any]) -> dict[str, float]:

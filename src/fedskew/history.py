@@ -12,7 +12,7 @@ import numpy as np
 from fedskew.accounting.traffic import total_bytes
 from fedskew.errors import RunFolderError
 from fedskew.recipe import load
-from fedskew.records import CLIENTS, RECIPE, RESULT, RUN, read_json, read_labels, read_rounds
+from fedskew.records import CLIENTS, RECIPE, RESULT, RUN, read_json, read_labels, read_references, read_rounds
 from fedskew.types import Floats, Ints, RoundRecord
 
 Resource: TypeAlias = Literal["rounds", "bytes", "time", "energy"]
@@ -34,6 +34,7 @@ class History:
     counts: Ints | None = None  # (K, C) examples of each class
     class_names: Sequence[str] = ()
     client_names: Sequence[str] = ()
+    references: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # row -> columns, or why there is none
 
     @property
     def name(self) -> str:
@@ -94,7 +95,8 @@ def history_of(run: Any) -> History:
     if isinstance(run, History):
         return run
     counts, classes, names = (read_labels(run.folder) if run.folder is not None else None) or (None, [], [])
-    return History(run.recipe, run.seed, run.rounds, run.clients, run.facts, run.folder, True, counts, classes, names)
+    kept = read_references(run.folder) if run.folder is not None else {}
+    return History(run.recipe, run.seed, run.rounds, run.clients, run.facts, run.folder, True, counts, classes, names, kept)
 
 
 def read_history(folder: str | Path) -> History:
@@ -113,7 +115,8 @@ def read_history(folder: str | Path) -> History:
         seed = int(facts["seed"])
     except (KeyError, TypeError, ValueError):
         raise RunFolderError(str(folder / RUN), "names no seed", "Remove the folder and run again") from None
-    return History(recipe, seed, rounds, clients, facts, folder, finished, counts, classes, names)
+    kept = read_references(folder) if finished else {}
+    return History(recipe, seed, rounds, clients, facts, folder, finished, counts, classes, names, kept)
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.errors import RecipeError
-from fedskew.recipe import Table, expand, fingerprint, load, override, resolve
+from fedskew.procedure import SEVERAL_MODELS
+from fedskew.recipe import Table, expand, find, fingerprint, load, override, resolve
+from fedskew.types import Stateful
 
 SHARED = ("data", "partition", "devices", "faults")
 SHARED_RUN = ("rounds", "clients_per_round", "evaluate_every")
 OWN_MODEL = ("head_init",)
+NOT_OF_REFERENCES = ("report_loss", "prox_mu", "bn")  # of [local]: what belongs to a method, not to the training they share
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,46 @@ def _join(raw: Table, lead: Table, own: Table) -> Table:
     moved: Table = {**raw, **{key: lead[key] for key in SHARED}, "model": model, "run": run}
     moved.pop("sweep", None)
     return override(moved, {key: value for key, value in own.items() if key.partition(".")[0] not in SHARED})
+
+
+def is_personalised(recipe: Mapping[str, Any]) -> bool:
+    """Whether a recipe keeps several models.
+
+    >>> from fedskew.recipe import load, resolve
+    >>> [is_personalised(resolve(load(name))) for name in ("fedavg", "balanced_chains", "clust_psi_pfl", "local_only")]
+    [False, False, True, True]
+    """
+    use = recipe["procedure"]["use"]
+    rule = find("procedure", use)  # somebody's own: one that makes models, or sends clients from one to another
+    return use in SEVERAL_MODELS or (isinstance(rule, Stateful) and (rule.begin is not None or rule.rehome is not None))
+
+
+def add_references(contenders: Sequence[Contender]) -> tuple[list[Contender], Contender]:
+    """(Contenders with what reference rows need, the one whose global model is tuned).
+
+    They need ``local_only``, and a method with one global model: FedAvg, or else the first there is. What is missing is added
+    at the end, and trains locally as the first personalised method does.
+
+    >>> more, tuned = add_references(line_up(["clust_psi_pfl"]))
+    >>> [one.label for one in more], tuned.label, tuned.recipe["local"]["lr"]
+    (['clust_psi_pfl', 'local_only', 'fedavg'], 'fedavg', 0.001)
+    """
+    alone = [one for one in contenders if one.recipe["procedure"]["use"] == "local_only"]
+    personal = [one for one in contenders if is_personalised(one.recipe)]
+    single = sorted((one for one in contenders if one not in personal), key=lambda one: not _is_fedavg(one.recipe))
+    like = next((one for one in personal if one not in alone), contenders[0])
+    added = [_reference(name, contenders[0], like) for name, there in (("local_only", alone), ("fedavg", single)) if not there]
+    return [*contenders, *added], (single or added[-1:])[0]
+
+
+def _is_fedavg(recipe: Mapping[str, Any]) -> bool:
+    uses = [recipe[stage]["use"] for stage in ("selection", "procedure", "aggregation")]
+    return uses == ["uniform", "parallel", "mean"] and not recipe["local"]["prox_mu"]
+
+
+def _reference(name: str, lead: Contender, like: Contender) -> Contender:
+    local = {key: value for key, value in like.recipe["local"].items() if key not in NOT_OF_REFERENCES}
+    return Contender(name, resolve(_join({**load(name), "local": local}, dict(lead.recipe), {})))
 
 
 def shared_text(lead: Mapping[str, Any]) -> str:

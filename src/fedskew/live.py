@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from fedskew.comparison import Comparison
 from fedskew.errors import FedskewError
 from fedskew.history import History, Resource, read_history
 from fedskew.measure.payload import plain
-from fedskew.records import RECIPE, RUN
+from fedskew.records import RECIPE, RUN, read_references
 from fedskew.report.page import page_html, payload_of
 from fedskew.report.page.federation import Groups
 
@@ -38,8 +39,9 @@ class Watched:
         budget: Resource = "rounds",
         target: float | None = None,
         commands: Sequence[str] = (),
+        references: bool | None = None,
     ) -> None:
-        self._folders, self._labels = folders, labels
+        self._folders, self._labels, self._references = folders, labels, references
         self._options: Mapping[str, Any] = {"budget": budget, "target": target, "commands": commands}
         self._done: dict[Path, History] = {}
         self._groups = Groups()
@@ -64,7 +66,7 @@ class Watched:
         histories = [history for folder in self._folders if (history := self._read(folder)) is not None]
         if histories:
             try:
-                comparison = Comparison.of(histories, self._labels)
+                comparison = Comparison.of(histories, self._labels, references=self._references)
                 self._payload = payload_of(comparison, live=not last, groups=self._groups, **self._options)
                 self._version += 1
             except FedskewError as error:
@@ -73,7 +75,7 @@ class Watched:
 
     def _read(self, folder: Path) -> History | None:
         if folder in self._done:
-            return self._done[folder]
+            return replace(self._done[folder], references=read_references(folder))
         if not (folder / RUN).is_file() or not (folder / RECIPE).is_file():
             return None
         try:

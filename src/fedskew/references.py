@@ -6,6 +6,7 @@
 
 ``local_only`` is a procedure: run its recipe. All rows are tested on every client's own test set. Where each client holds one
 class (similarity 0) the first of them scores about 0.98: a personalised model that does no better has learnt nothing.
+``fedskew compare`` shows them by itself; in Python: ``Comparison.of([with_references(fedavg_run), psi_run, local_only_run])``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from fedskew.accounting.fairness import Fairness, fairness
 from fedskew.data import Shards
 from fedskew.errors import RunError
 from fedskew.finished import Run
+from fedskew.history import History, history_of
 from fedskew.recipe import method_of
+from fedskew.records import COMPUTED, read_references, write_references
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.types import Floats, Ints, LocalJob, Params, frozen
 from fedskew.world import dataset_of, factory_of, shards_of, store_of
@@ -28,7 +31,7 @@ from fedskew.world import dataset_of, factory_of, shards_of, store_of
 if TYPE_CHECKING:
     from torch import nn
 
-NAMES = ("majority_class", "fine_tuned", "centralised")
+NAMES = COMPUTED
 FINE_TUNING_ROUND = 1 << 29  # batch orders of no real round
 AT_ONCE = 64  # clients whose tuned models are in memory at the same time
 
@@ -80,6 +83,41 @@ def reference_rows(
     if "centralised" in names:
         rows.append(centralised(factory, shards, job, sample_passes(result), result.seed))
     return rows
+
+
+def with_references(
+    result: Run,
+    *,
+    data: Any = None,
+    model: Callable[[], nn.Module] | None = None,
+    clients: Any = None,
+    on_row: Callable[[str], None] | None = None,
+) -> History:
+    """The run with its reference rows, for :meth:`fedskew.Comparison.of`.
+
+    If the run has a folder each row is kept there as soon as it is known, and none is computed twice. A row that cannot be had
+    is kept with the reason. ``on_row`` is called with a row's name before it is computed.
+    """
+    kept = read_references(result.folder) if result.folder is not None else {}
+    missing = [name for name in NAMES if name not in kept]
+    if missing:
+        shards = shards_of(result.recipe, dataset_of(result.recipe, data), result.seed, clients)
+        _tests(shards)
+    for name in missing:
+        if on_row is not None:
+            on_row(name)
+        kept = {**kept, name: _columns(result, name, model, shards)}
+        if result.folder is not None:
+            write_references(result.folder, kept)
+    return replace(history_of(result), references=kept)
+
+
+def _columns(result: Run, name: str, model: Callable[[], nn.Module] | None, shards: Shards) -> dict[str, Any]:
+    try:
+        (row,) = reference_rows(result, names=[name], model=model, shards=shards)
+    except RunError as error:  # for example a pooled training that diverges: the other rows are worth having
+        return {"failed": str(error)}
+    return {"accuracy": row.accuracy.tolist(), "test_examples": row.test_examples.tolist()}
 
 
 def majority_class(shards: Shards) -> Reference:

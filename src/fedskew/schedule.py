@@ -18,6 +18,7 @@ from typing import Any
 
 from fedskew.errors import FedskewError, RunError
 from fedskew.experiment import run
+from fedskew.references import with_references
 from fedskew.runtime.local.crew import first_line
 from fedskew.runtime.local.process import ONE_THREAD, end_with_parent
 from fedskew.types import RoundRecord
@@ -31,6 +32,7 @@ class Job:
     seed: int
     out: str
     resume: bool = False
+    references: bool = False  # then also the rows its personalised rivals are shown with
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Outcome:
 
 
 Progress = Callable[[int, RoundRecord], None]  # job number, round
+OnRow = Callable[[int, str], None]  # job number, the reference row that is being computed
 
 
 class _Child:
@@ -68,7 +71,7 @@ class _Child:
         self._process.wait()
 
 
-def run_all(jobs: Sequence[Job], cores: int, on_round: Progress | None = None) -> list[Outcome]:
+def run_all(jobs: Sequence[Job], cores: int, on_round: Progress | None = None, on_row: OnRow | None = None) -> list[Outcome]:
     """Run every job, ``cores`` at a time. A job that fails does not stop the others."""
     outcomes: dict[int, Outcome] = {}
     waiting = list(range(len(jobs)))
@@ -80,7 +83,7 @@ def run_all(jobs: Sequence[Job], cores: int, on_round: Progress | None = None) -
         while busy := {child.pipe: child for child in children if child.job is not None}:
             for pipe in wait(list(busy)):
                 child = busy[pipe]  # type: ignore[index]
-                outcome = _listen(child, jobs, on_round)
+                outcome = _listen(child, jobs, on_round, on_row)
                 if outcome is None:
                     continue
                 outcomes[child.job] = outcome  # type: ignore[index]
@@ -94,7 +97,7 @@ def run_all(jobs: Sequence[Job], cores: int, on_round: Progress | None = None) -
     return [outcomes[i] for i in range(len(jobs))]
 
 
-def _listen(child: _Child, jobs: Sequence[Job], on_round: Progress | None) -> Outcome | None:
+def _listen(child: _Child, jobs: Sequence[Job], on_round: Progress | None, on_row: OnRow | None) -> Outcome | None:
     """Take one message of a child; the outcome if its job has ended."""
     number = child.job
     if number is None:
@@ -107,6 +110,10 @@ def _listen(child: _Child, jobs: Sequence[Job], on_round: Progress | None) -> Ou
     if kind == "round":
         if on_round is not None:
             on_round(number, content)
+        return None
+    if kind == "row":
+        if on_row is not None:
+            on_row(number, content)
         return None
     return Outcome(jobs[number], content) if kind == "done" else Outcome(jobs[number], None, content)
 
@@ -123,6 +130,8 @@ def _serve(pipe: Connection) -> None:
                 resume=job.resume,
                 on_round=lambda record: pipe.send(("round", record)),
             )
+            if job.references:
+                with_references(result, on_row=lambda name: pipe.send(("row", name)))
             pipe.send(("done", result.summary()))
         except FedskewError as error:
             pipe.send(("error", str(error)))

@@ -31,3 +31,4 @@ PROCEDURES: dict[str, Callable[..., Any] | Stateful] = {
     "local_only": local_only,
 }
 HANDING_ON = frozenset({"sequential", "chains", "adaptive"})  # clients train on each other's models: no SCAFFOLD, no FedDyn
+SEVERAL_MODELS = frozenset({"per_cluster", "cfl", "ifca", "fedsoft", "local_only"})  # one per group or client, no global one

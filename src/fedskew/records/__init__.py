@@ -10,6 +10,7 @@
     labels.json              how many examples of each class every client trains on
     clients.json             per-client results of the final model
     result.json              the summary that --json prints
+    references.json          where a comparison asked for them: rows to show personalised methods with
 
 Nothing here is pickled: reading a folder from a stranger cannot run code.
 """
@@ -17,12 +18,14 @@ Nothing here is pickled: reading a folder from a stranger cannot run code.
 from fedskew.records.files import disk_errors, no_nan, no_none, read_json, write_atomically, write_json
 from fedskew.records.folder import CHECKPOINT, CLIENTS, FINAL, RECIPE, RESULT, RUN, RunFolder, machine_facts
 from fedskew.records.labels import LABELS, labels_bytes, read_labels
+from fedskew.records.references import COMPUTED, REFERENCES, read_references, write_references
 from fedskew.records.rounds import ROUNDS, line_of, read_rounds, record_of
 from fedskew.records.tensors import VERSION, checkpoint_bytes, model_bytes, read_checkpoint, read_model
 
 __all__ = [
-    "CHECKPOINT", "CLIENTS", "FINAL", "LABELS", "RECIPE", "RESULT", "ROUNDS", "RUN", "VERSION",
+    "CHECKPOINT", "CLIENTS", "COMPUTED", "FINAL", "LABELS", "RECIPE", "REFERENCES", "RESULT", "ROUNDS", "RUN", "VERSION",
     "RunFolder", "checkpoint_bytes", "disk_errors", "labels_bytes", "line_of", "machine_facts", "model_bytes",
     "no_nan", "no_none",
-    "read_checkpoint", "read_json", "read_labels", "read_model", "read_rounds", "record_of", "write_atomically", "write_json",
+    "read_checkpoint", "read_json", "read_labels", "read_model", "read_references", "read_rounds", "record_of",
+    "write_atomically", "write_json", "write_references",
 ]  # fmt: skip

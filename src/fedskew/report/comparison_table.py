@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedskew.comparison import ComparisonTable, TableRow
 from fedskew.estimates import FEWEST
 from fedskew.measure.counts import printable
+from fedskew.ranking import ComparisonTable, TableRow
 from fedskew.report.amounts import amount, difference_text, estimate_text
 from fedskew.scores import Metric
 
@@ -26,7 +26,7 @@ def show_comparison(found: ComparisonTable, console: Console) -> None:
     accuracy = [m for m in shown_metrics(found) if m.key in ACCURACY]
     reached = [m for m in found.metrics if m.to_target]
     spent = [m for m in found.metrics if m.key not in ACCURACY and not m.to_target]
-    console.print(_table(found, "recipe", accuracy, _cell))
+    console.print(_add_references(_table(found, "recipe", accuracy, _cell), found, accuracy))
     if len(found.rows) > 1:
         console.print()
         console.print(
@@ -63,6 +63,17 @@ def _table(found: ComparisonTable, head: str, metrics: Sequence[Metric], cell: C
     return table
 
 
+def _add_references(table: Table, found: ComparisonTable, metrics: Sequence[Metric]) -> Table:
+    """A block of their own below the methods."""
+    if found.references:
+        table.add_section()
+        table.add_row()
+        table.add_row(Text("references:", style="dim"))
+    for row in found.references:
+        table.add_row(Text(f"  {printable(row.label, 26)}"), *(_cell(row, metric, False) for metric in metrics), style="dim")
+    return table
+
+
 def _cell(row: TableRow, metric: Metric, best: bool) -> Text:
     return Text(estimate_text(row.estimates[metric.key], metric), style="bold" if best else "")
 
@@ -91,7 +102,7 @@ def caption(found: ComparisonTable) -> list[str]:
     lines = [
         f"mean over {number} seed{'s' if seeds[-1] > 1 else ''}, ± 95 % t-interval; final = mean of the last five evaluations; "
         "differences are paired by seed, [95 % bootstrap interval], * = 0 is outside; "
-        "bold: better than every other row in that sense"
+        "bold: better than every other method in that sense"
     ]
     if seeds[-1] < FEWEST:
         lines.append(f"fewer than {FEWEST} seeds: no difference is called real")
@@ -99,4 +110,21 @@ def caption(found: ComparisonTable) -> list[str]:
         lines.append(f"no figures at equal {found.budget}: not every run has an account of it")
     if any(not row.central for row in found.rows):
         lines.append("† no global model: see the clients' accuracy, of their own models on their own test sets")
+    if found.references:
+        lines.append(references_text(found))
     return [*lines, *found.notes]
+
+
+REFERENCES = {
+    "local_only": "every client trains alone",
+    "majority_class": "each client's most frequent training label",
+    "fine_tuned": "{tuned}'s model, trained on at each client",
+    "centralised": "all training data in one place",
+}
+
+
+def references_text(found: ComparisonTable) -> str:
+    """What the reference rows are."""
+    labels = [row.label for row in found.references]
+    known = [f"{name}: {what.format(tuned=found.tuned)}" for name, what in REFERENCES.items() if name in labels]
+    return f"references, on the clients' own test sets, never ranked: {'; '.join(known or labels)}"

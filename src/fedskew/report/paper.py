@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedskew.comparison import Comparison, Entry
+from fedskew.comparison import Comparison
 from fedskew.estimates import mean_interval
 from fedskew.history import Resource
-from fedskew.report.style import COLOURS, drawing, new_figure, save, short
+from fedskew.ranking import Entry
+from fedskew.report.style import COLOURS, SOFT, drawing, new_figure, save, short
 from fedskew.types import Floats
 
 if TYPE_CHECKING:
@@ -57,15 +58,16 @@ def draw_curves(comparison: Comparison, *, x: Resource = "rounds", width: float 
 
 
 def draw_ecdf(comparison: Comparison, *, width: float = 5.0, height: float = 3.4) -> Figure:
-    """Share of clients whose accuracy is at most a, pooled over seeds (METHODS 9.7), a step line per method."""
+    """Share of clients whose accuracy is at most a, pooled over seeds (METHODS 9.7), a line per method; references grey."""
     with drawing():
         figure = new_figure(width, height)
         axes = figure.subplots()
-        for number, entry in enumerate(comparison.entries):
+        looks = [(entry, _look(number)) for number, entry in enumerate(comparison.entries)]
+        beside = [(entry, (SOFT, LINES[number % len(LINES)])) for number, entry in enumerate(comparison.references or ())]
+        for entry, (colour, line) in looks + beside:
             values = np.concatenate([np.array(h.clients.get("accuracy", []), np.float64) for h in entry.histories])
             values = np.sort(values[~np.isnan(values)])
             if len(values):
-                colour, line = _look(number)
                 axes.ecdf(values, linestyle=line, color=colour, label=short(entry.label), linewidth=1.4)
         axes.set_xlim(0, 1)
         return _finish(figure, axes, "accuracy on the client's own test set", "share of clients")

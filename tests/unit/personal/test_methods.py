@@ -227,6 +227,23 @@ def test_fedsoft_personalises():
     assert result.fairness.weighted > 0.85
 
 
+def test_fedsoft_pulls_clients_to_the_centre_that_explains_their_data():
+    """What clients report decides: those that centre 1 explains are drawn for it and pulled to it, the others to centre 0."""
+
+    class Reporting(ScriptedRuntime):
+        def best_fit(self, clients, models):
+            return np.eye(2)[GROUPS[np.asarray(clients)]]
+
+    procedure = {"use": "fedsoft", "centres": 2, "per_centre": 3, "strength": 1.0}
+    recipe = resolve({"procedure": procedure, "run": {"rounds": 2, "clients_per_round": 6}})
+    *_, (state, _) = play(settle(method_of(recipe), Reporting(np.full((K, 2), 4)), 0))
+    memory = state.memory["procedure"]
+    assert np.array_equal(memory["shares"].argmax(axis=1), GROUPS)
+    assert memory["shares"].min() == pytest.approx(1e-4, rel=1e-3)
+    assert (memory["drawn"].sum(axis=1) == 3).all()
+    assert all(set(GROUPS[drawn]) == {centre} for centre, drawn in enumerate(memory["drawn"]))
+
+
 def test_fedsoft_pull_is_the_gradient_of_its_penalty():
     """lambda sum_s u_ks (w - c_s) must equal prox_mu (w - w_k) + correction at any w."""
     rng = np.random.default_rng(0)

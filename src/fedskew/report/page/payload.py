@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from fedskew.comparison import Comparison, ComparisonTable, Entry
+from fedskew.comparison import Comparison
 from fedskew.errors import RunFolderError
 from fedskew.history import RESOURCES, History, Resource
 from fedskew.lineup import shared_text
+from fedskew.ranking import ComparisonTable, Entry, TableRow
 from fedskew.report.amounts import difference_text, estimate_text
 from fedskew.report.comparison_table import ACCURACY, DIFFERENCES, caption, shown_metrics, title_of
 from fedskew.report.page.choices import Budget, chains_of, raster_of
@@ -50,6 +51,10 @@ def payload_of(
         "federation": federation_of(histories[0], groups),
         "table": _table(comparison, budget, target),
         "methods": [_method(entry, groups, room) for entry in comparison.entries],
+        "references": [
+            {"label": entry.label, "runs": [{"seed": h.seed, "accuracies": _accuracies(h)} for h in entry.finished]}
+            for entry in comparison.references or ()
+        ],
         "resources": list(RESOURCES),
         "t95": _t_quantiles(max(len(entry.histories) for entry in comparison.entries)),
     }
@@ -156,6 +161,7 @@ def _table(comparison: Comparison, budget: Resource, target: float | None) -> di
     return {
         "columns": [{"title": title_of(metric, found), "key": metric.key, "part": _part(metric)} for metric in metrics],
         "rows": [_table_row(found, number, metrics) for number in range(len(found.rows))],
+        "references": [_reference_row(row, metrics) for row in found.references],
         "caption": caption(found),
     }
 
@@ -176,6 +182,10 @@ def _table_row(found: ComparisonTable, number: int, metrics: Sequence[Any]) -> d
         "best": [found.best.get(m.key) == number for m in metrics],
         "differences": [difference.get(m.key, "") for m in metrics],
     }
+
+
+def _reference_row(row: TableRow, metrics: Sequence[Metric]) -> dict[str, Any]:
+    return {"label": row.label, "cells": [estimate_text(row.estimates[m.key], m) for m in metrics]}
 
 
 def _commands(comparison: Comparison) -> list[str]:

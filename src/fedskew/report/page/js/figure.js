@@ -7,7 +7,7 @@ function redrawAll() {
 }
 
 /**
- * spec: id, title, hint() -> text, controls: [control], legend: bool, draw(width) -> {svg, hover(x, y), step: [dx, dy], start: [x, y]}, csv() -> rows.
+ * spec: id, title, hint() -> text, controls: [control], legend: true, or "references" for those too, draw(width) -> {svg, hover(x, y), step: [dx, dy], start: [x, y]}, csv() -> rows.
  * hover returns {lines, mark} (mark: SVG elements drawn on top) or null.
  */
 function figure(spec) {
@@ -27,7 +27,7 @@ function figure(spec) {
     /** New data: controls may have new options. */
     update() {
       syncControls(controls, spec.controls || [], self.redraw);
-      if (spec.legend) syncLegend(legend);
+      if (spec.legend) syncLegend(legend, spec.legend);
       self.redraw();
     },
     redraw() {
@@ -150,13 +150,23 @@ function range(control, [low, high], changed) {
 }
 
 /** Buttons that hide and show methods in all figures that have a legend. */
-function syncLegend(host) {
-  host.replaceChildren(...App.data.methods.map((method, number) =>
+function syncLegend(host, kind) {
+  host.dataset.kind = kind;
+  const references = kind === "references" ? App.data.references : [];
+  const looks = [...App.data.methods.map((_, number) => sample(colour(number), dash(number))), ...references.map((_, number) => sample(REFERENCE_COLOUR, referenceDash(number)))];
+  host.replaceChildren(...[...App.data.methods, ...references].map((method, number) =>
     el("li", {}, el("button", { type: "button", "aria-pressed": String(!App.hidden.has(method.label)), onclick: () => {
       App.hidden.has(method.label) ? App.hidden.delete(method.label) : App.hidden.add(method.label);
-      document.querySelectorAll(".legend").forEach(syncLegend);
+      document.querySelectorAll(".legend").forEach((other) => syncLegend(other, other.dataset.kind));
       redrawAll();
-    } }, el("span", { class: "swatch", style: `border-color:${colour(number)}` }), method.label))));
+    } }, looks[number], method.label))));
+}
+
+/** A piece of a line as it is drawn: dashes "7 4" are 7 px of it, then 4 px of nothing. */
+function sample(stroke, dashes) {
+  let end = 0;
+  const stops = (dashes || "22 0").split(" ").map(Number).map((length, i) => `${i % 2 ? "transparent" : stroke} ${end}px ${(end += length)}px`);
+  return el("span", { class: "swatch", style: `background:repeating-linear-gradient(90deg, ${stops.join(", ")})` });
 }
 
 /** Controls that choose one run: method and seed. */

@@ -24,6 +24,8 @@ function fill(node, attributes, children) {
 
 const colour = (number) => (number < 0 ? "var(--none)" : `var(--c${number % 9})`);
 const dash = (number) => (number < 9 ? null : number < 18 ? "6 3" : "2 3");
+const REFERENCE_COLOUR = "var(--soft)";
+const referenceDash = (number) => ["7 4", "1.5 3.5", "9 3 2 3", null][number % 4];
 
 /** The value of a CSS variable now, for canvases. */
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
