@@ -147,5 +147,5 @@ def test_nodes_that_do_not_belong_are_named_and_left_out(story):
     assert said.count(f"client {CLAIMED} has joined") == 1
     assert re.search(rf"client {EMPTY} has joined \(node \d+, 0 examples\)", said)
     assert re.search(rf"node \d+ takes no part: client {OTHER_MODEL} builds a model of another layout", said)
-    assert re.search(r"node \d+ takes no part: is not one of fedskew's", said)
+    assert re.search(r"node \d+ takes no part: message: is not one of fedskew's", said)
     assert all(set(asked(r)) <= {0, 1, 2, 3, 4} for r in story.result.rounds)
