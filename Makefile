@@ -41,7 +41,8 @@ $(FLOWER_READY): pyproject.toml constraints-flower.txt
 FLEETS := $(addprefix tests/flower/test_flower_,faults.py processes.py security.py simulation.py)
 
 test-flower: $(FLOWER_READY) ## the Flower runtime with real SuperLinks and SuperNodes on loopback, in an environment of its own
-	$(FLOWER)/pytest -n 4 --dist loadfile --no-loadscope-reorder --timeout=900 --durations=8 $(FLEETS) \
+	@$(FLOWER)/python -m compileall -q src  # hundreds of processes import it
+	$(FLOWER)/pytest -n 3 --dist loadfile --no-loadscope-reorder --timeout=900 --durations=8 $(FLEETS) \
 	  tests/flower src/fedskew/runtime/flower src/fedskew/fleet.py src/fedskew/deploy
 
 check: $(READY) ## formatting, lint, types, import rules

@@ -16,7 +16,7 @@ from fedskew.deploy.local_fleet import supernode_command
 from fedskew.deploy.processes import Started, start
 from fedskew.recipe import load, override, resolve
 
-PATIENCE_SECONDS = 400.0  # a message takes 3 s on two idle cores, 20 s on busy ones
+PATIENCE_SECONDS = 800.0  # only against hanging for ever: a message takes 5 s on two idle cores, 40 s when ten others want them
 
 
 def make_app(folder: Path, recipe: str, settings: dict[str, object], *, seed: int = 5) -> Path:
