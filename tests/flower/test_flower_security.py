@@ -142,10 +142,24 @@ def test_two_fleets_in_one_folder(fleet):
 
 def test_admit_makes_a_key_for_another_machine(fleet):
     key, command = local_fleet.admit(fleet, "hospital-7")
+    assert local_fleet.admit(fleet, "hospital-7") == (key, command)
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert command[-1] == "partition-id=0"
     key.unlink()
     key.with_suffix(".pub").unlink()
+
+
+@pytest.mark.parametrize("name", ["../hospital", "superlink.key", ""])
+def test_admit_writes_no_other_file(name, fleet):
+    with pytest.raises(RunError, match="becomes a file name"):
+        local_fleet.admit(fleet, name)
+
+
+def test_restart_knows_its_fleet(fleet):
+    with pytest.raises(RunError, match="is no part of this fleet. It has: superlink, node-0, node-1"):
+        local_fleet.restart(fleet, "node-7")
+    with pytest.raises(RunError, match="is running"):
+        local_fleet.restart(fleet, "superlink")
 
 
 def test_down_stops_only_what_it_started(tmp_path):

@@ -122,8 +122,18 @@ def add_node(fleet: Fleet, client: int, clients: int) -> Fleet:
         known = (fleet.folder / "keys" / f"node-{client}").is_file()
         key, public = make_node_key(fleet.folder / "keys", f"node-{client}")
         if not known:
-            call(fleet.flower_home, "supernode", "register", str(public), CONNECTION)
+            _register(fleet, key, public)
     return _start(fleet, f"node-{client}", supernode_command(fleet, client, clients, key))
+
+
+def _register(fleet: Fleet, key: Path, public: Path) -> None:
+    """Make the SuperLink know a node's key, if it does not yet; a key that cannot be registered is not kept."""
+    try:
+        call(fleet.flower_home, "supernode", "register", str(public), CONNECTION)
+    except RunError as error:
+        if "already in use" not in error.what:
+            key.unlink()
+            raise
 
 
 def supernode_command(fleet: Fleet, client: int, clients: int, key: Path | None) -> list[str]:
@@ -170,7 +180,7 @@ def admit(home: Path, name: str) -> tuple[Path, list[str]]:
         raise RunError("fleet", "has no TLS: any node may join it", "Start it with --tls")
     check_reachable(fleet.address, fleet.authority)
     key, public = make_node_key(fleet.folder / "keys", name)
-    call(fleet.flower_home, "supernode", "register", str(public), CONNECTION)
+    _register(fleet, key, public)
     port = fleet.address.rpartition(":")[2]
     command = ["flower-supernode", "--superlink", f"{hosts_of(fleet.host)[0]}:{port}", "--root-certificates", "ca.crt",
                "--auth-supernode-private-key", key.name, "--node-config", "partition-id=0"]  # fmt: skip
