@@ -145,6 +145,7 @@ def test_admit_makes_a_key_for_another_machine(fleet):
     assert local_fleet.admit(fleet, "hospital-7") == (key, command)
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert command[-1] == "partition-id=0"
+    assert command[:2] == ["env", "FLWR_TELEMETRY_ENABLED=0"]
     key.unlink()
     key.with_suffix(".pub").unlink()
 
@@ -156,7 +157,7 @@ def test_admit_writes_no_other_file(name, fleet):
 
 
 def test_restart_knows_its_fleet(fleet):
-    with pytest.raises(RunError, match="is no part of this fleet. It has: superlink, node-0, node-1"):
+    with pytest.raises(RunError, match=r"is no part of this fleet\. It has: superlink, node-0, node-1"):
         local_fleet.restart(fleet, "node-7")
     with pytest.raises(RunError, match="is running"):
         local_fleet.restart(fleet, "superlink")

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from fedskew.deploy.flower_cli import CONNECTION, call, check_reachable, environment, program, write_connection
+from fedskew.deploy.flower_cli import CONNECTION, QUIET, call, check_reachable, environment, program, write_connection
 from fedskew.deploy.keys import Certificates, make_certificates, make_node_key, private_folder, write_private
 from fedskew.deploy.processes import Started, last_lines, reap, start, stop
 from fedskew.errors import RunError, RunFolderError
@@ -181,8 +181,9 @@ def admit(home: Path, name: str) -> tuple[Path, list[str]]:
     check_reachable(fleet.address, fleet.authority)
     key, public = make_node_key(fleet.folder / "keys", name)
     _register(fleet, key, public)
-    port = fleet.address.rpartition(":")[2]
-    command = ["flower-supernode", "--superlink", f"{hosts_of(fleet.host)[0]}:{port}", "--root-certificates", "ca.crt",
+    address = f"{hosts_of(fleet.host)[0]}:{fleet.address.rpartition(':')[2]}"
+    quiet = [f"{name}={value}" for name, value in QUIET.items() if name.startswith("FLWR")]  # no telemetry there either
+    command = ["env", *quiet, "flower-supernode", "--superlink", address, "--root-certificates", "ca.crt",
                "--auth-supernode-private-key", key.name, "--node-config", "partition-id=0"]  # fmt: skip
     return key, command
 
