@@ -10,35 +10,46 @@ from real_fleet import finish, make_app, run_app
 
 from fedskew.deploy import local_fleet
 from fedskew.deploy.flower_cli import list_runs
+from fedskew.deploy.local_fleet import read_fleet
 from fedskew.deploy.traffic import compare
 from fedskew.experiment import run
 from fedskew.finished import Run
 
 SMALL = {"data.clients": 4, "run.rounds": 5, "run.clients_per_round": 2, "local.epochs": 1}
+RECIPES = {"fedlecc": ("fedlecc", {**SMALL, "selection.top_clusters": 2}),
+           "chain": ("fedavg", {**SMALL, "procedure.use": "sequential", "data.client_test": "none"})}  # fmt: skip
+MESSAGES = {"fedlecc": 4 + 5 * 2 + 4, "chain": 4 + 5 * 2}  # who are you, rounds of two, tests at the clients
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    home = tmp_path_factory.mktemp("fleet") / "home"
+def played(tmp_path_factory):
+    """Both at once on the same fleet: recipe -> (run folder, what was printed), and what Flower knows of them."""
+    folder = tmp_path_factory.mktemp("processes")
+    apps = {name: make_app(folder / name, *recipe) for name, recipe in RECIPES.items()}
+    home = folder / "home"
     local_fleet.up(home, 4)
-    yield home
-    local_fleet.down(home)
+    try:
+        running = {name: run_app(home, app) for name, app in apps.items()}
+        said = {name: finish(running[name], app) for name, app in apps.items()}
+        yield {name: (app / "run", said[name]) for name, app in apps.items()}, list_runs(read_fleet(home).flower_home)
+    finally:
+        local_fleet.down(home)
 
 
-def test_five_rounds_of_fedlecc_and_of_a_sequential_recipe(fleet, tmp_path):
-    """Both at once on the same fleet; each ends with the model and the choices of the local runtime."""
-    recipes = {"fedlecc": ("fedlecc", {**SMALL, "selection.top_clusters": 2}),
-               "chain": ("fedavg", {**SMALL, "procedure.use": "sequential", "data.client_test": "none"})}  # fmt: skip
-    messages = {"fedlecc": 4 + 5 * 2 + 4, "chain": 4 + 5 * 2}  # who are you, rounds of two, tests at the clients
-    apps = {name: make_app(tmp_path / name, *recipe) for name, recipe in recipes.items()}
-    running = {name: run_app(fleet, folder) for name, folder in apps.items()}
-    for name, (recipe, settings) in recipes.items():
-        said = finish(running[name], apps[name])
-        played = Run.load(apps[name] / "run")
-        local = run(recipe, settings=settings, seed=5, workers=1)
-        assert [r.chains for r in played.rounds] == [r.chains for r in local.rounds]
-        np.testing.assert_allclose(played.models, local.models, rtol=0, atol=1e-5)
-        assert not any(r.failures for r in played.rounds)
-        bytes_ = compare(apps[name] / "run", list_runs(local_fleet.read_fleet(fleet).flower_home))
-        assert all(abs(way.difference) < 0.05 and way.messages == messages[name] for way in bytes_.values()), bytes_
-        assert "difference" in said
+@pytest.mark.parametrize("name", RECIPES)
+def test_five_rounds_end_with_the_model_of_the_local_runtime(name, played):
+    fleet, (recipe, settings) = Run.load(played[0][name][0]), RECIPES[name]
+    local = run(recipe, settings=settings, seed=5, workers=1)
+    assert [r.round for r in fleet.rounds] == list(range(6))
+    assert [r.chains for r in fleet.rounds] == [r.chains for r in local.rounds]
+    np.testing.assert_allclose(fleet.models, local.models, rtol=0, atol=1e-5)
+    assert not any(r.failures for r in fleet.rounds)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_our_bytes_are_those_flower_counted(name, played):
+    """Net of the stated envelope of every message, within 5 %."""
+    folder, said = played[0][name]
+    bytes_ = compare(folder, played[1])
+    assert all(abs(way.difference) < 0.05 and way.messages == MESSAGES[name] for way in bytes_.values()), bytes_
+    assert "difference" in said
