@@ -37,8 +37,14 @@ $(FLOWER_READY): pyproject.toml constraints-flower.txt
 	$(FLOWER)/pip install --quiet --constraint constraints-flower.txt --editable '.[flower,private]' pytest pytest-timeout pytest-xdist
 	@touch $@
 
+# The longest first, side by side: they mostly wait (for Flower's polling, and a minute until it believes that a node is dead).
+# Files, not their folder: pytest would put those of a folder into alphabetical order.
+FLEETS := $(addprefix tests/flower/test_flower_,faults.py processes.py security.py simulation.py parity.py border.py)
+
 test-flower: $(FLOWER_READY) ## the Flower runtime with real SuperLinks and SuperNodes on loopback, in an environment of its own
-	$(FLOWER)/pytest -n 2 --dist loadfile --timeout=900 tests/flower src/fedskew/runtime/flower src/fedskew/fleet.py src/fedskew/deploy
+	@$(FLOWER)/python -m compileall -q src  # hundreds of processes import it
+	$(FLOWER)/pytest -n 3 --dist loadfile --no-loadscope-reorder --timeout=900 --durations=8 $(FLEETS) \
+	  src/fedskew/runtime/flower src/fedskew/fleet.py src/fedskew/deploy
 
 check: $(READY) ## formatting, lint, types, import rules
 	$(BIN)/ruff format --check src tests benchmarks evidence

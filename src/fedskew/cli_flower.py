@@ -1,4 +1,4 @@
-"""``fedskew flower new | up | run | status | admit | down``: a recipe on a fleet, from an empty folder to a TLS deployment."""
+"""``fedskew flower new | up | run | status | admit | restart | down``: a recipe on a fleet, from an empty folder to TLS."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _print(text: str) -> None:
 
 @app.command()
 def new(
-    folder: Annotated[Path, typer.Argument(help="A new folder for the app.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the app.")],
     recipe: Annotated[str, typer.Option(help="Name of a shipped recipe, or a TOML file.")] = "fedavg",
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="TABLE.OPTION=VALUE", help="Change an option.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Root of every random stream.")] = 0,
@@ -55,7 +55,7 @@ def up(
     nodes: Annotated[int, typer.Option(min=0, help="SuperNodes on this machine: clients 0 to N-1.")] = 4,
     tls: Annotated[bool, typer.Option("--tls", help="Encrypt, and admit registered nodes only.")] = False,
     host: Annotated[str, typer.Option(help="Address the SuperLink listens on.")] = local_fleet.LOOPBACK,
-    simulation: Annotated[bool, typer.Option("--simulation", help="N virtual nodes on Ray instead of SuperNodes.")] = False,
+    simulation: Annotated[bool, typer.Option("--simulation", help="Virtual nodes on Ray instead of SuperNodes.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Its port; 0 = a free one.")] = 0,
     home: Home = HOME,
 ) -> None:
@@ -71,19 +71,22 @@ def up(
 
 @app.command()
 def run(
-    folder: Annotated[Path, typer.Argument(help="The folder of an app: see fedskew flower new.")],
-    out: Annotated[Path | None, typer.Option(help="Run folder (default: FOLDER/run).")] = None,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of an app: see fedskew flower new.")],
+    out: Annotated[Path | None, typer.Option(help="Run folder, on the SuperLink's machine (default: DIR/run).")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Root of every random stream (default: the app's).")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="TABLE.OPTION=VALUE", help="Change an option.")] = None,
     config: Annotated[
         list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="Change [tool.flwr.app.config].")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
-    superlink: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Another SuperLink than that of --home.")] = None,
+    superlink: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="A SuperLink that was not started here.")] = None,
     root_certificates: Annotated[Path | None, typer.Option(help="Its ca.crt; without one no TLS is used.")] = None,
     home: Home = HOME,
 ) -> None:
-    """Run an app on the fleet, follow it, and compare its ledger with the bytes Flower counted."""
+    """Run an app on the fleet and follow it.
+
+    At the end its ledger is compared with the bytes Flower counted.
+    """
     if not (folder / "pyproject.toml").is_file():
         raise RecipeError(str(folder), "is not a Flower app", "Write one: fedskew flower new DIR")
     fleet = read_fleet(home.resolve()) if superlink is None else _elsewhere(home, superlink, root_certificates)
@@ -104,7 +107,7 @@ def run(
     if final["status"] != "finished:completed":
         why = str(final.get("status-details") or final["status"]).removeprefix("ServerApp failed with exception: ")
         raise RunError(f"Flower run {run_id}", why, "Finished rounds are on disk: --resume goes on")
-    _report(target, [final])
+    _report(target, final, simulated=fleet.simulated > 0)
 
 
 def _elsewhere(home: Path, address: str, authority: Path | None) -> Fleet:
@@ -137,14 +140,19 @@ def _follow(fleet: Fleet, run_id: str) -> Mapping[str, Any]:
         time.sleep(1.0)
 
 
-def _report(folder: Path, runs: list[Mapping[str, Any]]) -> None:
+def _report(folder: Path, run: Mapping[str, Any], *, simulated: bool) -> None:
     if not (folder / FLEET).is_file() or not (folder / RESULT).is_file():
         _print(f"records are on the SuperLink's machine in {folder}")
         return
     result = read_json(folder / RESULT)
     accuracy = "not tested" if result["final_accuracy"] is None else f"final accuracy {result['final_accuracy']:.4f}"
     _print(f"{accuracy}, {result['rounds']} rounds, records in {folder}")
-    out_console.print(traffic_table(compare(folder, runs)))
+    if str(read_json(folder / FLEET)["runs"][-1]["flower_run"]) != str(run["run-id"]):
+        _print("all rounds were there already: nothing was left to do")
+    elif simulated:
+        _print("Flower counts no bytes in a simulation")
+    else:
+        out_console.print(traffic_table(compare(folder, [run])))
 
 
 def traffic_table(found: Mapping[str, Direction]) -> Table:

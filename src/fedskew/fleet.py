@@ -12,8 +12,6 @@ Settings come from Flower's run configuration (``[tool.flwr.app.config]`` and ``
 from __future__ import annotations
 
 import json
-import os
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -34,6 +32,7 @@ from fedskew.recipe import fingerprint, load, method_of, override, read_assignme
 from fedskew.records import RunFolder, read_json, read_rounds, write_json
 from fedskew.runtime.faults import Faults, FaultyRuntime
 from fedskew.runtime.flower.client import make_client_app
+from fedskew.runtime.flower.lifeline import end_with_superlink
 from fedskew.runtime.flower.server import FlowerRuntime, Patience
 from fedskew.runtime.flower.task import ClientData, FleetSettings, Task, server_store
 from fedskew.types import RoundRecord, State
@@ -144,7 +143,7 @@ def client_app(task: Task, folder: Path) -> ClientApp:
 
 def serve(grid: Grid, context: Context, task: Task, folder: Path) -> Run:
     """Play the recipe over the fleet and keep its records; with ``resume`` go on where the last checkpoint was."""
-    _end_with_parent()
+    end_with_superlink()
     settings = read_settings(context.run_config, folder)
     records = _open(settings)
     try:
@@ -239,18 +238,6 @@ def _columns(fleet: FlowerRuntime, state: State) -> dict[str, list[Any]]:
 
 
 # ---------------------------------------------------------------- what is written and said
-
-
-def _end_with_parent() -> None:
-    """A ServerApp whose SuperLink was killed would wait for it for ever, and hold on to the run folder: end instead."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)  # everything up to the last round is on disk
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 class _Sheet:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import rel_entr, xlogy
+import scipy
 
 from fedskew.errors import RecipeError
 from fedskew.types import Floats
@@ -26,12 +26,12 @@ def omega(rows: Floats, *, eps: float = 1e-6) -> float:
     if not eps > 0:
         raise RecipeError("omega", f"eps = {eps} makes absent classes infinite", "Give a number above 0")
     average = rows.mean(axis=0)
-    return float(xlogy(average, average).sum() - average @ np.log(np.maximum(rows, eps)).mean(axis=0))
+    return float(scipy.special.xlogy(average, average).sum() - average @ np.log(np.maximum(rows, eps)).mean(axis=0))
 
 
 def omega_reverse(rows: Floats) -> float:
     """Mean of KL(client, average client): needs no eps, at most ln C."""
-    return max(0.0, float(rel_entr(rows, rows.mean(axis=0)).sum()) / len(rows))
+    return max(0.0, float(scipy.special.rel_entr(rows, rows.mean(axis=0)).sum()) / len(rows))
 
 
 def omega_balanced(classes_per_client: int, num_classes: int, *, eps: float = 1e-6) -> float:

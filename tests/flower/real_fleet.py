@@ -9,19 +9,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from fedskew.deploy import local_fleet
 from fedskew.deploy.app import write_app
+from fedskew.deploy.flower_cli import environment
+from fedskew.deploy.local_fleet import supernode_command
+from fedskew.deploy.processes import Started, start
 from fedskew.recipe import load, override, resolve
-from fedskew.records import read_rounds
 
-PATIENCE_SECONDS = 400.0  # a message takes 3 s on two idle cores, 20 s on busy ones
+PATIENCE_SECONDS = 800.0  # only against hanging for ever: a message takes 5 s on two idle cores, 40 s when ten others want them
 
 
-def make_app(folder: Path, recipe: str, settings: dict[str, object], *, seed: int = 5, extra: str = "") -> Path:
-    """An app as `fedskew flower new` writes it; ``extra`` goes to the end of its task.py."""
+def make_app(folder: Path, recipe: str, settings: dict[str, object], *, seed: int = 5) -> Path:
+    """An app as `fedskew flower new` writes it."""
     write_app(folder, resolve(override(load(recipe), settings)), seed=seed)
-    if extra:
-        text = (folder / "task.py").read_text()
-        (folder / "task.py").write_text(text.replace("\ntask = ", f"{extra}\n\ntask = "))
     return folder
 
 
@@ -45,14 +45,29 @@ def finish(process: subprocess.Popen[str], folder: Path, code: int | None = 0) -
     return said
 
 
-def wait_for(what: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
+def wait_for(what: Callable[[], bool], during: subprocess.Popen[str] | None = None, seconds: float = PATIENCE_SECONDS) -> None:
+    """Until something is so, while a run is going on; one that ends too early fails at once."""
     until = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < until, "waited in vain"
+        assert during is None or during.poll() is None, "the run has ended"
         time.sleep(0.1)
 
 
-def rounds_done(run: Path) -> int:
-    """The last round on disk, -1 before there is any."""
-    records = read_rounds(run)
-    return records[-1].round if records else -1
+def pid_of(home: Path, name: str) -> int:
+    return next(p.pid for p in local_fleet.read_fleet(home).processes if p.name == name)
+
+
+def log_of(home: Path, name: str) -> str:
+    return next(p.log for p in local_fleet.read_fleet(home).processes if p.name == name)
+
+
+def is_online(log: str, times: int = 1) -> bool:
+    """Whether a SuperNode has said that the SuperLink knows it, this many times."""
+    return Path(log).read_text().count("SuperNode ID: ") >= times
+
+
+def extra_node(fleet: local_fleet.Fleet, client: int, folder: Path) -> Started:
+    """A SuperNode that is no part of what `up` started: whoever starts it stops it."""
+    name = f"extra-{client}"
+    return start(name, supernode_command(fleet, client, 8, None), folder / f"{name}.log", environment(folder / name))

@@ -24,6 +24,15 @@ from fedskew.finished import Run
 
 SMALL = {"data.clients": 3, "run.rounds": 1, "run.clients_per_round": 3, "data.client_test": "none"}
 
+REFUSED = {"unregistered": "Failed to activate SuperNode", "anonymous": "All SuperNodes must be registered",
+           "plaintext": "Connection attempt failed"}  # fmt: skip
+FOREIGN = """    from flwr.app import Message, RecordDict
+
+    odd = list(grid.push_messages([Message(RecordDict(), next(iter(grid.get_node_ids())), "query.hello")]))
+    serve("""
+ANSWER = """    print("fedskew: the stranger was told:", *[reply.error.reason for reply in grid.pull_messages(odd)])
+"""
+
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
@@ -33,28 +42,48 @@ def fleet(tmp_path_factory):
     local_fleet.down(home)
 
 
-def intruder(home: Path, folder: Path, name: str, command: list[str]):
-    return start(name, command, folder / f"{name}.log", environment(folder / name))
-
-
-def test_only_registered_nodes_take_part(fleet, tmp_path):
-    """Client 2 comes twice, without a registered key and in plain text: neither is let in, the run goes on without it."""
-    known = read_fleet(fleet)
-    stranger, _ = make_node_key(tmp_path, "stranger")
-    unregistered = intruder(fleet, tmp_path, "unregistered", supernode_command(known, 2, 3, stranger))
-    anonymous = intruder(fleet, tmp_path, "anonymous", supernode_command(known, 2, 3, None))
+@pytest.fixture(scope="module")
+def intruders(fleet, tmp_path_factory):
+    """Client 2 three times: with a key nobody registered, without a key, in plain text. Ready when each was turned away."""
+    folder, known = tmp_path_factory.mktemp("intruders"), read_fleet(fleet)
+    stranger, _ = make_node_key(folder, "stranger")
+    bare = supernode_command(known, 2, 3, None)
     plain = [part for part in supernode_command(known, 2, 3, None) if part not in ("--root-certificates", str(known.authority))]
-    plaintext = intruder(fleet, tmp_path, "plaintext", [plain[0], "--insecure", *plain[1:]])
+    commands = {"unregistered": supernode_command(known, 2, 3, stranger), "anonymous": bare,
+                "plaintext": [plain[0], "--insecure", *plain[1:]]}  # fmt: skip
+    started = [start(name, command, folder / f"{name}.log", environment(folder / name)) for name, command in commands.items()]
     try:
-        app = make_app(tmp_path / "app", "fedavg", SMALL)
-        said = finish(run_app(fleet, app, "--config", "min-clients=2", "--config", "wait-seconds=240"), app)
+        wait_for(lambda: all(REFUSED[process.name] in Path(process.log).read_text() for process in started))
+        yield started
     finally:
-        stop([unregistered, anonymous, plaintext])
-    played = Run.load(app / "run")
-    assert sorted(played.rounds[1].loss) == [0, 1], said
+        stop(started)
+
+
+@pytest.fixture(scope="module")
+def said(fleet, intruders, tmp_path_factory):
+    """What a run prints; its ServerApp sends the first node a message that is not ours before it begins."""
+    app = make_app(tmp_path_factory.mktemp("run") / "app", "fedavg", SMALL)
+    text = (app / "server_app.py").read_text()
+    (app / "server_app.py").write_text(text.replace("    serve(", FOREIGN) + ANSWER)
+    printed = finish(run_app(fleet, app, "--config", "min-clients=2", "--config", "wait-seconds=240"), app)
+    assert sorted(Run.load(app / "run").rounds[1].loss) == [0, 1], printed
+    return printed
+
+
+def test_only_registered_nodes_take_part(said, intruders):
+    """The others are told so, are never known to the SuperLink, and the run goes on without them."""
     assert "client 2" not in said
-    for process in (unregistered, anonymous, plaintext):
-        assert "Receiving" not in Path(process.log).read_text()
+    for process in intruders:
+        log = Path(process.log).read_text()
+        assert REFUSED[process.name] in log
+        assert "SuperNode ID" not in log
+        assert "Receiving" not in log
+
+
+def test_a_client_refuses_a_message_that_is_not_ours(said):
+    """It says why, and answers the next one."""
+    assert "the stranger was told: <class 'fedskew.runtime.flower.records.ForeignMessage'>" in said
+    assert "message: is not one of fedskew's. Run fedskew on both sides." in said
 
 
 def test_keys_and_certificates_are_their_owners(fleet):
@@ -66,15 +95,15 @@ def test_keys_and_certificates_are_their_owners(fleet):
     assert len(list((fleet / "keys").iterdir())) == 3 + 2 * 2
 
 
-def test_nothing_secret_in_the_logs(fleet):
-    said = "".join(path.read_text() for path in (fleet / "logs").iterdir())
-    assert said
+def test_nothing_secret_in_the_logs(fleet, said):
+    logged = said + "".join(path.read_text() for path in (fleet / "logs").iterdir())
+    assert "client 1 has joined" in logged
     for path in (fleet / "keys").iterdir():
         if path.suffix in (".pub", ".crt"):
             continue
         body = [line for line in path.read_text().splitlines() if not line.startswith("-----")]
         assert body
-        assert not any(line in said for line in body)
+        assert not any(line in logged for line in body)
 
 
 def test_telemetry_is_off_unless_asked_for(tmp_path, monkeypatch):
@@ -93,15 +122,17 @@ def test_wrong_certificate_and_no_superlink(fleet, tmp_path):
         check_reachable(address, tmp_path / "missing.crt")
 
 
-def test_the_command_line_says_so_in_one_line(fleet, tmp_path):
+@pytest.mark.parametrize("wrong", ["certificate", "address"])
+def test_the_command_line_says_so_in_one_line(wrong, fleet, tmp_path):
     app = make_app(tmp_path / "app", "fedavg", SMALL)
     make_certificates(tmp_path, ["127.0.0.1"])
-    where = ["--superlink", read_fleet(fleet).address, "--root-certificates", str(tmp_path / "ca.crt")]
+    address = read_fleet(fleet).address if wrong == "certificate" else f"127.0.0.1:{local_fleet.free_port('127.0.0.1')}"
+    where = ["--superlink", address, "--root-certificates", str(tmp_path / "ca.crt")]
     command = [sys.executable, "-m", "fedskew", "flower", "run", str(app), "--home", str(tmp_path / "home"), *where]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "its certificate is not accepted" in done.stderr
+    assert ("its certificate is not accepted" if wrong == "certificate" else "nobody answers") in done.stderr
 
 
 def test_two_fleets_in_one_folder(fleet):
@@ -111,10 +142,25 @@ def test_two_fleets_in_one_folder(fleet):
 
 def test_admit_makes_a_key_for_another_machine(fleet):
     key, command = local_fleet.admit(fleet, "hospital-7")
+    assert local_fleet.admit(fleet, "hospital-7") == (key, command)
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert command[-1] == "partition-id=0"
+    assert command[:2] == ["env", "FLWR_TELEMETRY_ENABLED=0"]
     key.unlink()
     key.with_suffix(".pub").unlink()
+
+
+@pytest.mark.parametrize("name", ["../hospital", "superlink.key", ""])
+def test_admit_writes_no_other_file(name, fleet):
+    with pytest.raises(RunError, match="becomes a file name"):
+        local_fleet.admit(fleet, name)
+
+
+def test_restart_knows_its_fleet(fleet):
+    with pytest.raises(RunError, match=r"is no part of this fleet\. It has: superlink, node-0, node-1"):
+        local_fleet.restart(fleet, "node-7")
+    with pytest.raises(RunError, match="is running"):
+        local_fleet.restart(fleet, "superlink")
 
 
 def test_down_stops_only_what_it_started(tmp_path):
@@ -125,4 +171,4 @@ def test_down_stops_only_what_it_started(tmp_path):
         assert stop([ours, taken], grace_seconds=2) == ["ours"]
         assert other.poll() is None
         os.kill(other.pid, signal.SIGKILL)
-    wait_for(lambda: not ours.alive, 5)
+    wait_for(lambda: not ours.alive, seconds=5)

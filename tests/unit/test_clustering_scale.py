@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
@@ -41,7 +43,8 @@ def test_many_clients_never_make_a_square_matrix(name: str, monkeypatch: pytest.
         largest = max(largest, len(a) * len(b))
         return cdist(a, b, *rest)
 
-    monkeypatch.setattr(space, "cdist", watched)
+    distance = SimpleNamespace(distance=SimpleNamespace(cdist=watched))
+    monkeypatch.setattr(space, "scipy", SimpleNamespace(spatial=distance))
     found = CLUSTERINGS[name](Geometry(points=points), np.random.default_rng(0), sample_size=400)
     assert agreement(found.labels, groups).ari >= 0.9
     assert 0 < largest <= 400 * 400

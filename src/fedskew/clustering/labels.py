@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 from fedskew.clustering.space import nearest_point
 from fedskew.errors import RecipeError
@@ -56,7 +56,7 @@ def assign_by_distances(clustering: Clustering, distances: Floats) -> Ints:
         raise RecipeError("clustering.assign_by_distances", "this clustering has no clusters", "Cluster known clients first")
     members = np.flatnonzero(clustering.labels >= 0)
     own = clustering.labels[members]
-    pick = csr_array((1.0 / np.bincount(own)[own], (own, members)), shape=(clustering.k, len(clustering.labels)))
+    pick = scipy.sparse.csr_array((1.0 / np.bincount(own)[own], (own, members)), shape=(clustering.k, len(clustering.labels)))
     means: Floats = np.asarray(pick @ np.atleast_2d(distances).T)
     return np.asarray(means.argmin(axis=0))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.distance import cdist
+import scipy
 
 from fedskew.clustering.space import chunks
 from fedskew.types import Bools, Floats, Ints
@@ -34,10 +34,10 @@ def seed_rows(points: Floats, weights: Floats, count: int, restarts: int, rng: n
     every = np.arange(restarts)
     picks = np.empty((restarts, count), np.int64)
     picks[:, 0] = rng.choice(len(points), restarts, p=weights / weights.sum())
-    near = cdist(points[picks[:, 0]], points, "sqeuclidean")
+    near = scipy.spatial.distance.cdist(points[picks[:, 0]], points, "sqeuclidean")
     for step in range(1, count):
         candidates = _draw(near * weights, trials, rng)
-        left = cdist(points[candidates.ravel()], points, "sqeuclidean").reshape(*candidates.shape, -1)
+        left = scipy.spatial.distance.cdist(points[candidates.ravel()], points, "sqeuclidean").reshape(*candidates.shape, -1)
         np.minimum(left, near[:, None, :], out=left)
         best = (left @ weights).argmin(axis=1)
         picks[:, step], near = candidates[every, best], left[every, best]

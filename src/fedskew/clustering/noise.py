@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 from fedskew.types import Floats, Ints
 
@@ -30,7 +30,7 @@ def nearest_clusters(distances: Floats, labels: Ints) -> Ints:
     if not len(members):
         return np.zeros(len(labels), np.int64)
     old, own, sizes = np.unique(labels[members], return_inverse=True, return_counts=True)
-    pick = csr_array((1.0 / sizes[own], (own, members)), shape=(len(old), len(labels)))
+    pick = scipy.sparse.csr_array((1.0 / sizes[own], (own, members)), shape=(len(old), len(labels)))
     return np.asarray(old[np.asarray(pick @ distances).argmin(axis=0)])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 from fedskew.clustering.labels import relabel
 from fedskew.clustering.space import Space
@@ -55,5 +55,5 @@ def mean_points(points: Floats, labels: Ints) -> Floats:
     members = np.flatnonzero(labels >= 0)
     own = labels[members]
     count = int(own.max(initial=-1)) + 1
-    pick = csr_array((1.0 / np.bincount(own)[own], (own, members)), shape=(count, len(points)))
+    pick = scipy.sparse.csr_array((1.0 / np.bincount(own)[own], (own, members)), shape=(count, len(points)))
     return np.asarray(pick @ points)

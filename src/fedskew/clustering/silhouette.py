@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.spatial.distance import cdist
+import scipy
 
 from fedskew.clustering.sampling import stratified_rows
 from fedskew.clustering.space import chunks
@@ -51,7 +50,7 @@ def silhouette_of_points(points: Floats, labels: Ints) -> float | None:
     members, own, sizes = _groups(labels)
     inside, total = points[members], 0.0
     for rows in chunks(len(members), len(members)):
-        sums = _cluster_sums(cdist(inside, inside[rows]), np.arange(len(members)), own, len(sizes))
+        sums = _cluster_sums(scipy.spatial.distance.cdist(inside, inside[rows]), np.arange(len(members)), own, len(sizes))
         total += float(_from_sums(sums, own[rows], sizes).sum())
     return total / len(members)
 
@@ -70,7 +69,7 @@ def simplified_silhouette(points: Floats, labels: Ints) -> float | None:
     centroids = _cluster_sums(inside, np.arange(len(members)), own, len(sizes)) / sizes[:, None]
     total = 0.0
     for rows in chunks(len(members), len(sizes)):
-        total += float(_compare(cdist(centroids, inside[rows]), None, own[rows], sizes).sum())
+        total += float(_compare(scipy.spatial.distance.cdist(centroids, inside[rows]), None, own[rows], sizes).sum())
     return total / len(members)
 
 
@@ -113,7 +112,7 @@ def _groups(labels: Ints) -> tuple[Ints, Ints, Ints]:
 
 def _cluster_sums(rows: Floats, members: Ints, own: Ints, count: int) -> Floats:
     """(count, columns): the sum of the given rows cluster by cluster."""
-    pick = csr_array((np.ones(len(members)), (own, members)), shape=(count, len(rows)))
+    pick = scipy.sparse.csr_array((np.ones(len(members)), (own, members)), shape=(count, len(rows)))
     return np.asarray(pick @ rows)
 
 

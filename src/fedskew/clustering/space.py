@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.distance import cdist
+import scipy
 
 from fedskew.errors import RecipeError, SignalError
 from fedskew.types import Floats, Geometry, Ints
@@ -45,7 +45,7 @@ class Space:
         if self.pairwise is not None:
             return _clean(self.pairwise[np.ix_(self.ids[rows], self.ids[columns])])
         points = self.need_points("distances")
-        return np.asarray(cdist(points[rows], points[columns]))
+        return np.asarray(scipy.spatial.distance.cdist(points[rows], points[columns]))
 
     def matrix(self) -> Floats:
         """All distances (n, n), checked: finite, not negative, symmetric, zero diagonal."""

@@ -6,15 +6,18 @@ birth), ``logs/``, ``keys/`` and Flower's own files in ``flwr/``.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
+import re
 import socket
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from fedskew.deploy.flower_cli import CONNECTION, call, check_reachable, environment, program, write_connection
+from fedskew.deploy.flower_cli import CONNECTION, QUIET, call, check_reachable, environment, program, write_connection
 from fedskew.deploy.keys import Certificates, make_certificates, make_node_key, private_folder, write_private
 from fedskew.deploy.processes import Started, last_lines, reap, start, stop
 from fedskew.errors import RunError, RunFolderError
@@ -22,6 +25,8 @@ from fedskew.errors import RunError, RunFolderError
 SHEET = "fleet.json"
 START_SECONDS = 90.0
 LOOPBACK = "127.0.0.1"
+EVERYWHERE = ("0.0.0.0", "::")
+PORTS = range(20_000, 32_000)  # below those the kernel gives to outgoing connections: one is still free when a node binds it
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Fleet:
     address: str
     tls: bool
     simulated: int = 0  # virtual nodes on Ray instead of SuperNodes
+    host: str = LOOPBACK  # what the SuperLink listens on; the address is where this machine reaches it
     processes: tuple[Started, ...] = field(default_factory=tuple)
 
     @property
@@ -82,11 +88,11 @@ def up(home: Path, nodes: int, *, tls: bool = False, host: str = LOOPBACK, port:
         raise RunFolderError(str(home), "a fleet is running here", "Stop it: fedskew flower down")
     for folder in ("logs", "flwr"):
         private_folder(home / folder)
-    reached = LOOPBACK if host in ("0.0.0.0", "::") else host
-    fleet = Fleet(str(home), f"{reached}:{port or free_port(host)}", tls, nodes if simulation else 0)
+    reached = LOOPBACK if host in EVERYWHERE else host
+    fleet = Fleet(str(home), f"{reached}:{port or free_port(host)}", tls, nodes if simulation else 0, host)
     certificates = make_certificates(home / "keys", hosts_of(host)) if tls else None
     write_connection(fleet.flower_home, fleet.address, fleet.authority)
-    fleet = _start(fleet, "superlink", superlink_command(fleet, host, certificates))
+    fleet = _start(fleet, "superlink", superlink_command(fleet, certificates))
     try:
         _wait_until_reachable(fleet)
         for number in range(0 if simulation else nodes):
@@ -97,7 +103,7 @@ def up(home: Path, nodes: int, *, tls: bool = False, host: str = LOOPBACK, port:
     return fleet
 
 
-def superlink_command(fleet: Fleet, host: str, certificates: Certificates | None) -> list[str]:
+def superlink_command(fleet: Fleet, certificates: Certificates | None) -> list[str]:
     """How the SuperLink is started; its memory is a file, so that runs are still listed after a restart."""
     secure = ["--insecure"]
     if certificates is not None:
@@ -106,7 +112,7 @@ def superlink_command(fleet: Fleet, host: str, certificates: Certificates | None
     port = fleet.address.rpartition(":")[2]
     state = ["--database", str(fleet.folder / "flwr" / "state.db"), "--disable-runtime-dependency-installation"]
     engine = ["--simulation"] if fleet.simulated else []
-    return [program("flower-superlink"), *secure, *engine, "--host", host, "--port", port, *state]
+    return [program("flower-superlink"), *secure, *engine, "--host", fleet.host, "--port", port, *state]
 
 
 def add_node(fleet: Fleet, client: int, clients: int) -> Fleet:
@@ -116,8 +122,18 @@ def add_node(fleet: Fleet, client: int, clients: int) -> Fleet:
         known = (fleet.folder / "keys" / f"node-{client}").is_file()
         key, public = make_node_key(fleet.folder / "keys", f"node-{client}")
         if not known:
-            call(fleet.flower_home, "supernode", "register", str(public), CONNECTION)
+            _register(fleet, key, public)
     return _start(fleet, f"node-{client}", supernode_command(fleet, client, clients, key))
+
+
+def _register(fleet: Fleet, key: Path, public: Path) -> None:
+    """Make the SuperLink know a node's key, if it does not yet; a key that cannot be registered is not kept."""
+    try:
+        call(fleet.flower_home, "supernode", "register", str(public), CONNECTION)
+    except RunError as error:
+        if "already in use" not in error.what:
+            key.unlink()
+            raise
 
 
 def supernode_command(fleet: Fleet, client: int, clients: int, key: Path | None) -> list[str]:
@@ -141,12 +157,15 @@ def restart(home: Path, name: str) -> Fleet:
     """Start one of the fleet's processes again that has died; SuperLink and nodes keep address, key and memory."""
     fleet = read_fleet(home.resolve())
     reap()
-    if any(p.name == name and p.alive for p in fleet.processes):
+    found = next((p for p in fleet.processes if p.name == name), None)
+    if found is None:
+        raise RunError(name, "is no part of this fleet", f"It has: {', '.join(p.name for p in fleet.processes)}")
+    if found.alive:
         raise RunError(name, "is running", "Stop it first")
     if name == "superlink":
         keys = fleet.folder / "keys"
         files = Certificates(keys / "ca.crt", keys / "superlink.crt", keys / "superlink.key") if fleet.tls else None
-        fleet = _start(fleet, name, superlink_command(fleet, fleet.address.rpartition(":")[0], files))
+        fleet = _start(fleet, name, superlink_command(fleet, files))
         _wait_until_reachable(fleet)
         return fleet
     return add_node(fleet, int(name.removeprefix("node-")), len(fleet.processes) - 1)
@@ -154,13 +173,17 @@ def restart(home: Path, name: str) -> Fleet:
 
 def admit(home: Path, name: str) -> tuple[Path, list[str]]:
     """Make and register a key for a SuperNode on another machine: (the key, the command to start it there)."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
+        raise RunError(f"name '{name}'", "becomes a file name", "Use letters, digits, - and _")
     fleet = read_fleet(home.resolve())
     if not fleet.tls:
         raise RunError("fleet", "has no TLS: any node may join it", "Start it with --tls")
     check_reachable(fleet.address, fleet.authority)
     key, public = make_node_key(fleet.folder / "keys", name)
-    call(fleet.flower_home, "supernode", "register", str(public), CONNECTION)
-    command = ["flower-supernode", "--superlink", fleet.address, "--root-certificates", "ca.crt",
+    _register(fleet, key, public)
+    address = f"{hosts_of(fleet.host)[0]}:{fleet.address.rpartition(':')[2]}"
+    quiet = [f"{name}={value}" for name, value in QUIET.items() if name.startswith("FLWR")]  # no telemetry there either
+    command = ["env", *quiet, "flower-supernode", "--superlink", address, "--root-certificates", "ca.crt",
                "--auth-supernode-private-key", key.name, "--node-config", "partition-id=0"]  # fmt: skip
     return key, command
 
@@ -179,13 +202,16 @@ def _wait_until_reachable(fleet: Fleet) -> None:
 
 def free_port(host: str) -> int:
     """A port nobody listens on."""
-    with socket.create_server((host, 0)) as listening:
-        return int(listening.getsockname()[1])
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for port in random.SystemRandom().sample(PORTS, 50):
+        with contextlib.suppress(OSError), socket.create_server((host, port), family=family):
+            return port
+    raise RunError(f"address {host}", "cannot be listened on", "Give --host an address of this machine, and --port")
 
 
 def hosts_of(host: str) -> list[str]:
     """The names a certificate must hold: where the SuperLink listens, and this machine itself."""
-    own = [host] if host not in ("0.0.0.0", "::") else [socket.gethostname(), socket.getfqdn(), *_addresses()]
+    own = [host] if host not in EVERYWHERE else [socket.gethostname(), socket.getfqdn(), *_addresses()]
     return list(dict.fromkeys([*own, LOOPBACK, "localhost"]))
 
 

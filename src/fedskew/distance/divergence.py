@@ -19,10 +19,9 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.spatial.distance import pdist, squareform
-from scipy.special import rel_entr
+import scipy
 
-from fedskew.distance.geometry import describe
+from fedskew.distance.geometry import all_pairs, describe
 from fedskew.errors import RecipeError
 from fedskew.types import Floats, Geometry, Signal
 
@@ -47,7 +46,7 @@ def hellinger_pairwise(rows: Floats) -> Floats:
     0.601847
     """
     # The Gram form 1 - sqrt(P) sqrt(P)' is quicker but leaves 1e-8 between identical rows.
-    return np.minimum(squareform(pdist(hellinger_points(rows))), 1.0)
+    return np.minimum(all_pairs(hellinger_points(rows)), 1.0)
 
 
 def hellinger(signal: Signal) -> Geometry:
@@ -68,7 +67,7 @@ def js_div_pairwise(rows: Floats, *, unit: Unit = "nats") -> Floats:
     for block in _blocks(rows):
         one, other = rows[block, None, :], rows[None, block.start :, :]
         middle = (one + other) / 2
-        part = (rel_entr(one, middle) + rel_entr(other, middle)).sum(axis=2) / 2
+        part = (scipy.special.rel_entr(one, middle) + scipy.special.rel_entr(other, middle)).sum(axis=2) / 2
         square[block, block.start :] = part
         square[block.start :, block] = part.T
     return np.maximum(square, 0) / (np.log(2) if unit == "bits" else 1.0)
@@ -113,7 +112,7 @@ def kl_directed_pairwise(rows: Floats, *, zeros: Zeros = "clip", eps: float = 1e
     filled = fill_zeros(rows, zeros=zeros, eps=eps)
     square = np.empty((len(rows), len(rows)))
     for block in _blocks(rows):
-        square[block] = rel_entr(filled[block, None, :], filled[None, :, :]).sum(axis=2)
+        square[block] = scipy.special.rel_entr(filled[block, None, :], filled[None, :, :]).sum(axis=2)
     return np.maximum(square, 0)
 
 
@@ -140,7 +139,7 @@ def w1_index_pairwise(rows: Floats) -> Floats:
     """
     cumulative = np.cumsum(rows, axis=1)
     cumulative[:, -1] = 1.0  # it is, up to rounding; identical tails must not differ
-    return squareform(pdist(cumulative, "cityblock"))
+    return all_pairs(cumulative, "cityblock")
 
 
 def w1_values_pairwise(rows: Floats) -> Floats:
@@ -149,13 +148,13 @@ def w1_values_pairwise(rows: Floats) -> Floats:
     >>> round(float(w1_values_pairwise(np.array([[.7, .2, .1, 0], [.1, .2, .3, .4]]))[0, 1]), 6)
     0.15
     """
-    square: Floats = squareform(pdist(np.sort(rows, axis=1), "cityblock")) / rows.shape[1]
+    square: Floats = all_pairs(np.sort(rows, axis=1), "cityblock") / rows.shape[1]
     return square
 
 
 def tv_pairwise(rows: Floats) -> Floats:
     """Total variation, half the sum of |p_c - q_c|: Wasserstein when every two classes are equally far apart."""
-    square: Floats = squareform(pdist(rows, "cityblock")) / 2
+    square: Floats = all_pairs(rows, "cityblock") / 2
     return square
 
 

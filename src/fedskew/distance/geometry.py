@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 
 from fedskew.errors import SignalError
 from fedskew.types import Bools, Floats, Geometry, Signal
@@ -33,6 +34,13 @@ def known_rows(signal: Signal) -> Floats:
         client = int(np.flatnonzero(signal.known)[bad][0])
         raise SignalError("distance", f"the row of client {client} is not a distribution", "Rows must be >= 0 and sum to 1")
     return rows
+
+
+def all_pairs(points: Floats, metric: str = "euclidean") -> Floats:
+    """(K, K) distances between all pairs of points, by a metric of scipy's."""
+    # Not imported from scipy.spatial: so it loads at its first use, and most commands and every client of a fleet do without.
+    apart: Floats = scipy.spatial.distance.pdist(points, metric)  # type: ignore[call-overload]
+    return scipy.spatial.distance.squareform(apart)
 
 
 def describe(

@@ -14,30 +14,29 @@ Differs from the paper:
 from __future__ import annotations
 
 import numpy as np
-from scipy.spatial.distance import pdist, squareform
 
-from fedskew.distance.geometry import describe
+from fedskew.distance.geometry import all_pairs, describe
 from fedskew.types import Floats, Geometry, Signal
 
 
 def euclidean_pairwise(rows: Floats) -> Floats:
     """|p - q|, also of any other points."""
-    return squareform(pdist(rows))
+    return all_pairs(rows)
 
 
 def manhattan_pairwise(rows: Floats) -> Floats:
     """Sum of |p_c - q_c|, twice the total variation."""
-    return squareform(pdist(rows, "cityblock"))
+    return all_pairs(rows, "cityblock")
 
 
 def chebyshev_pairwise(rows: Floats) -> Floats:
     """Largest |p_c - q_c|."""
-    return squareform(pdist(rows, "chebyshev"))
+    return all_pairs(rows, "chebyshev")
 
 
 def mmd_linear_pairwise(rows: Floats) -> Floats:
     """|p - q|^2, the squared maximum mean discrepancy of one-hot labels under a linear kernel."""
-    return squareform(pdist(rows, "sqeuclidean"))
+    return all_pairs(rows, "sqeuclidean")
 
 
 def mse_pairwise(rows: Floats) -> Floats:
@@ -58,7 +57,7 @@ def cosine_pairwise(rows: Floats) -> Floats:
     >>> round(float(cosine_pairwise(np.array([[.7, .2, .1, 0], [.1, .2, .3, .4]]))[0, 1]), 6)
     0.652167
     """
-    return squareform(pdist(cosine_points(rows), "sqeuclidean"))
+    return all_pairs(cosine_points(rows), "sqeuclidean")
 
 
 def euclidean(signal: Signal) -> Geometry:

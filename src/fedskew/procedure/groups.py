@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.special import rel_entr
+import scipy
 
 from fedskew.balance import target_of
 from fedskew.errors import RunError
@@ -110,7 +110,7 @@ def fill_greedily(labels: Labels, count: int, rng: np.random.Generator) -> Ints:
         while len(chosen) < size:
             sums = labels.weights[chosen] @ labels.rows[chosen] + labels.weights[free, None] * labels.rows[free]
             mass = labels.weights[chosen].sum() + labels.weights[free]
-            chosen.append(free.pop(int(rel_entr(sums / mass[:, None], labels.target).sum(axis=1).argmin())))
+            chosen.append(free.pop(int(scipy.special.rel_entr(sums / mass[:, None], labels.target).sum(axis=1).argmin())))
         group_of[chosen] = group
     return group_of
 

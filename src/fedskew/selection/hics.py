@@ -23,8 +23,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import pdist, squareform
+import scipy
 
 from fedskew.errors import RecipeError, RunError
 from fedskew.types import Bools, Feedback, Floats, Ints, Memory, Stateful, View
@@ -85,8 +84,8 @@ def cluster(updates: Floats, entropies: Floats, penalty: float, number: int, met
     """Labels 0.. of hierarchical clusters by eq 9, at most ``number`` of them."""
     if len(updates) < 2:
         return np.zeros(len(updates), np.int64)
-    tree = linkage(distances_of(updates, entropies, penalty), method)
-    return fcluster(tree, number, criterion="maxclust").astype(np.int64) - 1
+    tree = scipy.cluster.hierarchy.linkage(distances_of(updates, entropies, penalty), method)
+    return scipy.cluster.hierarchy.fcluster(tree, number, criterion="maxclust").astype(np.int64) - 1
 
 
 def distances_of(updates: Floats, entropies: Floats, penalty: float) -> Floats:
@@ -96,10 +95,10 @@ def distances_of(updates: Floats, entropies: Floats, penalty: float) -> Floats:
     """
     lengths = np.linalg.norm(updates, axis=1, keepdims=True)
     directions = (updates / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
-    angles = squareform(directions @ directions.T, checks=False)
+    angles = scipy.spatial.distance.squareform(directions @ directions.T, checks=False)
     np.clip(angles, -1.0, 1.0, out=angles)
     np.arccos(angles, out=angles)
-    distances: Floats = pdist(entropies[:, None], "cityblock")
+    distances: Floats = scipy.spatial.distance.pdist(entropies[:, None], "cityblock")
     distances *= penalty
     distances += angles
     return distances

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.linalg import lapack
+import scipy
 
 from fedskew.errors import RunError
 from fedskew.types import Bools, Floats, Ints
@@ -122,7 +122,8 @@ def _solve(located: Floats, noise: float) -> tuple[Floats, Floats]:
     """A⁻¹X and the Cholesky factor of A = XXᵀ + σ²I."""
     matrix = located @ located.T + noise**2 * np.eye(len(located))
     for jitter in JITTERS:
-        factor, solved, info = lapack.dposv(matrix + jitter * np.trace(matrix) / len(matrix) * np.eye(len(matrix)), located)
+        shifted = matrix + jitter * np.trace(matrix) / len(matrix) * np.eye(len(matrix))
+        factor, solved, info = scipy.linalg.lapack.dposv(shifted, located)
         if info == 0 and np.isfinite(solved).all():
             return np.asarray(solved, np.float64), np.asarray(factor, np.float64)
     raise RunError("selection fedcor", "the covariance of the losses cannot be factorised", "Give a larger selection.noise")

@@ -22,8 +22,8 @@ import math
 from typing import Literal, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.optimize import nnls
 
 from fedskew.errors import SignalError
 from fedskew.types import Floats
@@ -130,7 +130,7 @@ def _on_simplex(pull: Floats, confusion: Floats) -> Floats:
     rows = np.empty_like(pull)
     for client, matrix in enumerate(np.broadcast_to(confusion, (num, classes, classes))):
         residual = pull[client][:, None] - (np.eye(classes) - matrix).T
-        rows[client] = nnls(np.vstack([residual, np.ones(classes)]), np.eye(classes + 1)[-1])[0]
+        rows[client] = scipy.optimize.nnls(np.vstack([residual, np.ones(classes)]), np.eye(classes + 1)[-1])[0]
     return _shares(rows)
 
 

@@ -150,6 +150,18 @@ def test_the_data_package_does_not_import_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+def test_recipes_and_digits_are_read_without_the_slow_imports() -> None:
+    """They are 1 s of CPU time; a client of a fleet needs none of them, and starts anew for every message."""
+    import subprocess
+    import sys
+
+    code = """import sys, fedskew.recipe as r, fedskew.world as w
+w.dataset_of(r.resolve(r.load("fedlecc")))
+print([m for m in ("scipy.spatial", "scipy.sparse", "scipy.optimize", "scipy.special", "sklearn") if m in sys.modules])"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
 def test_digits_and_describe() -> None:
     digits = load("digits")
     facts = describe(digits)

@@ -19,7 +19,7 @@ import pytest
 
 from fedskew.data import DATASETS, cache, client, describe, fetch, from_arrays, is_cached, load
 from fedskew.data.cache import open_cached, read_meta, store, workspace
-from fedskew.data.sources import SOURCES, idx
+from fedskew.data.sources import SOURCES, digits, idx
 from fedskew.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -148,6 +148,18 @@ def test_digits_are_embedded_and_can_be_cached() -> None:
     assert not is_cached("digits")
     fetch("digits")
     assert (open_cached("digits").x == load("digits").x).all()
+
+
+def test_digits_are_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read from its file, and asked of it where the file is not."""
+    from sklearn.datasets import load_digits
+
+    theirs = load_digits()
+    for place in (digits.FILE, "nowhere.csv.gz"):
+        monkeypatch.setattr(digits, "FILE", place)
+        ours = digits.read_embedded()
+        assert (ours.x == theirs.images).all()
+        assert (ours.y == theirs.target).all()
 
 
 # ---------------------------------------------------------------- folders

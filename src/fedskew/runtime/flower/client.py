@@ -2,8 +2,8 @@
 
 Five messages: ``query.hello`` (who are you), ``query.release`` (label counts, noised here), ``train``, ``evaluate`` and
 ``query.vote`` (which of several models fits best). What a client gives away is decided by its own copy of the recipe, never
-by the message: exact label counts only if the recipe's signal
-is ``histogram``; with ``private`` only counts it has noised itself, once per run; otherwise none.
+by the message: exact label counts only if the recipe's signal is ``histogram``; with ``private`` only counts it has noised
+itself, once per run; otherwise none.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from fedskew.runtime.flower.records import ForeignMessage, Note, from_records, t
 
 GONE = 5  # Flower's code for a node without heartbeats
 AT_ONCE = 64  # messages in one request; a request has a size limit
+PATIENT = 0.05  # the longer replies take, the less often the SuperLink is asked: at most this share of the time is lost
 MARGIN_SECONDS = 5.0  # a message outlives its deadline by this much, then the SuperLink forgets it
 
 
@@ -55,16 +56,18 @@ def exchange(grid: Grid, letters: Sequence[Letter], *, deadline_seconds: float, 
         return []
     ttl = deadline_seconds + MARGIN_SECONDS
     messages = [Message(to_records(letter.note), letter.node, letter.kind, ttl=ttl) for letter in letters]
-    until = time.monotonic() + deadline_seconds
+    began = time.monotonic()
+    until = began + deadline_seconds
     places, found = _push(grid, messages)
     while places:
         for reply in grid.pull_messages(list(places)):
             place = places.pop(reply.metadata.reply_to_message_id, None)
             if place is not None:
                 found[place] = _read(reply, letters[place])
-        if not places or time.monotonic() >= until:
+        now = time.monotonic()
+        if not places or now >= until:
             break
-        time.sleep(poll_seconds)
+        time.sleep(min(max(poll_seconds, PATIENT * (now - began)), until - now))
     late = Outcome("timeout", why=f"no reply within {deadline_seconds:g} s")
     return [found.get(place, late) for place in range(len(letters))]
 
