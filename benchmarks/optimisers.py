@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 
 from fedskew import models
 from fedskew.federation import play_round, prepare, settle
@@ -75,7 +76,8 @@ def state_bytes(changes: Mapping[str, Mapping[str, object]], clients: int = 10_0
 
 def main() -> int:
     torch.set_num_threads(1)
-    seconds = round_times(ROUNDS)
+    with threadpool_limits(1):  # as in a run
+        seconds = round_times(ROUNDS)
     plain = statistics.median(seconds["plain SGD"])
     figures = [Figure("plain SGD: round, ms", 1000 * plain, None, f"median of {ROUNDS}")]
     for name, (_, limit) in METHODS.items():

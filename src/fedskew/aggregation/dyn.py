@@ -27,9 +27,11 @@ def step(memory: Memory, model: Params, ends: Ends, *, alpha: float = 0.01, clip
     own = dict(memory.get("own", {}))
     shared = memory.get("shared", np.zeros(n, np.float32)).copy()
     for client, row in zip(ends.clients, ends.params, strict=True):
-        drift = np.float32(alpha) * (row[:n] - model[:n])
+        drift = row[:n] - model[:n]
+        drift *= np.float32(alpha)
         own[str(client)] = own.get(str(client), np.float32(0.0)) - drift
-        shared -= drift / np.float32(ends.num_clients)
+        drift /= np.float32(ends.num_clients)
+        shared -= drift
     moved[:n] -= shared / np.float32(alpha)
     return moved, {"own": own, "shared": shared}
 
@@ -38,8 +40,11 @@ def corrections(
     memory: Memory, clients: Sequence[int], num_weights: int, *, alpha: float = 0.01, clip_norm: float = 10.0
 ) -> Params:
     """-h_i, the gradient of the linear term."""
-    own, nothing = memory.get("own", {}), np.zeros(num_weights, np.float32)
-    return np.stack([-own.get(str(client), nothing) for client in clients])
+    own, pull = memory.get("own", {}), np.zeros((len(clients), num_weights), np.float32)
+    for row, client in zip(pull, clients, strict=True):
+        if str(client) in own:
+            np.negative(own[str(client)], out=row)
+    return pull
 
 
 def with_penalty(job: LocalJob, *, alpha: float = 0.01, clip_norm: float = 10.0) -> LocalJob:
