@@ -115,7 +115,12 @@ def play(rounds: Mapping[str, int], seeds: int, size: int, lr: float, folder: Pa
         raw = override(load(recipe), settings(k, rounds[turn], size, lr, turn))
         jobs.append(Job(raw, seed, str(out), resume=out.is_dir()))
         cells.append({"turn": turn, "k": k, "seed": seed, "way": way})
-    outcomes = run_all(jobs, cores, lambda job, record: print(f"{jobs[job].out}: round {record.round} {record.accuracy:.3f}"))
+
+    def say(job: int, record: RoundRecord) -> None:
+        if not np.isnan(record.accuracy):
+            print(f"{jobs[job].out}: round {record.round} {record.accuracy:.3f}", flush=True)
+
+    outcomes = run_all(jobs, cores, say)
     for cell, outcome in zip(cells, outcomes, strict=True):
         if outcome.summary is None:
             raise SystemExit(outcome.error)
