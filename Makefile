@@ -72,7 +72,7 @@ evidence-participation: $(READY) ## paper 001 Fig 6 again: who takes part under 
 evidence-ablation: $(READY) ## METHODS 11.3: which part of FedLECC does the work, on FMNIST (about 10 minutes)
 	$(BIN)/python evidence/ablation.py
 
-evidence-afls: $(READY) ## paper 003 again on CIFAR-10: what AFLS chooses, both procedures by round and by simulated time
+evidence-afls: $(READY) ## paper 003 again on CIFAR-10: what AFLS chooses, both procedures by round and by simulated time (about 20 minutes)
 	$(BIN)/python evidence/afls.py
 
 evidence-orders: $(READY) ## six methods on Fashion-MNIST in accuracy, bytes, simulated time and energy
