@@ -218,12 +218,12 @@ differ. The thick line in the lower row is the procedure AFLS chose: it looks at
 ## What the run committed here says
 
 - AFLS chooses as the paper says: sequential at k = 2, parallel at k = 5 and 10.
-- Whether that is right depends on the length of a turn. After an epoch at a device with two classes nothing is left of the other
-  eight: FedSeQ stays at chance at k = 2 and is behind at k = 5. With turns of five batches it is ahead of FedTrA at every k by
-  round, most of all at k = 2, which is the paper's claim.
+- Whether that is right depends on the length of a turn. After an epoch at a device with two classes nothing is left of the
+  other eight: FedSeQ stays at chance at k = 2 and is behind at k = 5. With turns of five batches it ends ahead of FedTrA at
+  every k (last 5), most of all at k = 2, which is the paper's claim.
 - By simulated time FedTrA, ten turns at once, is ahead for as long as it was played, in all six panels.
-- Nobody reaches 0.6 here: 20,000 of the 50,000 images and a small network. So the paper's "parallel reaches 0.6 except at ω = 9"
-  is neither confirmed nor refuted; one seed, no intervals.
+- Nobody reaches 0.6 here: 20,000 of the 50,000 images and a small network. So the paper's "parallel reaches 0.6 except at
+  ω = 9" is neither confirmed nor refuted; one seed, no intervals.
 """
 
 
