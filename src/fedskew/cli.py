@@ -26,9 +26,8 @@ from fedskew.records import RESULT, no_nan
 from fedskew.schema import options_of
 from fedskew.types import Stateful
 
-typer.core.HAS_RICH = (
-    False  # help is plain text; typer 0.20, which Flower wants, would escape its brackets for rich all the same
-)
+# Help is plain text; typer 0.20, which Flower wants, would escape its brackets for rich all the same.
+typer.core.HAS_RICH = False
 app = typer.Typer(
     name="fedskew",
     help="Federated learning under label skew: measure it, decide who trains, train fast, keep an honest account.",

@@ -13,6 +13,7 @@ from fedskew.scores import METRICS, Metric, at_budget, client_scores, to_target
 from fedskew.tidy import Row
 
 OF_CLIENTS = ("client_accuracy", "ad", "sdad")  # metrics that references have
+WORTH_SAYING = 1e-3  # of the best figure: a smaller lead, however certain, cannot be seen in a table
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +133,7 @@ def reference_row(entry: Entry) -> TableRow:
 
 
 def winner(rows: Sequence[TableRow], metric: Metric) -> int | None:
-    """The best row if it beats every other one for real; a censored figure is a bound and can beat nobody."""
+    """The best row if it beats every other one for real and by a thousandth; a censored figure is a bound: it beats nobody."""
     known = [i for i, row in enumerate(rows) if row.estimates[metric.key].n]
     if not metric.better or len(known) < 2:
         return None
@@ -141,4 +142,5 @@ def winner(rows: Sequence[TableRow], metric: Metric) -> int | None:
         return None
     mine = rows[best].values[metric.key]
     gaps = [paired_difference(mine, rows[i].values[metric.key]) for i in known if i != best]
-    return best if all(gap.is_real and gap.mean * metric.better > 0 for gap in gaps) else None
+    least = WORTH_SAYING * abs(rows[best].estimates[metric.key].mean)
+    return best if all(gap.is_real and gap.mean * metric.better > least for gap in gaps) else None

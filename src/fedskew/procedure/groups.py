@@ -33,10 +33,9 @@ Builder: TypeAlias = Literal["greedy", "swap"]
 Relay: TypeAlias = Literal["server", "d2d"]
 Broken: TypeAlias = Literal["skip", "drop"]
 SCAN_UP_TO = 32  # clients; beyond that the number of chains is found by bisection
-WORTHWHILE = (
-    0.01  # of a random cut's worth; with 0, 20 clients on noisy counts fell into one and the same cut 200 times of 200,
-)
-# with 0.01 into 190 different ones, worth 0.017 instead of 0.012 (random cuts: 0.27)
+# of a random cut's worth. With 0, 20 clients on noisy counts fell into one and the same cut 200 times of 200; with 0.01 into
+# 190 different ones, worth 0.017 instead of 0.012 (random cuts: 0.27).
+WORTHWHILE = 0.01
 MAX_PASSES = 30  # of swaps; 100 clients need about 5
 
 

@@ -77,9 +77,8 @@ def _relative(log_chances: Floats) -> Floats:
 def _draw(chances: Floats, rng: np.random.Generator) -> Ints:
     """One index from each row, with probability proportional to the chances (0: never)."""
     edges = np.cumsum(chances, axis=1)
-    marks = (1 - rng.random((len(edges), 1))) * edges[
-        :, -1:
-    ]  # in (0, total]: the first edge at or above is never a zero chance
+    # in (0, total]: the first edge at or above is never that of a zero chance
+    marks = (1 - rng.random((len(edges), 1))) * edges[:, -1:]
     return np.asarray((edges < marks).sum(axis=1), np.int64)
 
 

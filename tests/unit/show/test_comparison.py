@@ -135,6 +135,16 @@ def test_bold_needs_a_real_difference():
     assert "final" not in Comparison.of(base + better + twin).table().best
 
 
+def test_a_lead_too_small_to_be_seen_is_not_marked():
+    """AFLS that trains in parallel is FedAvg plus a few bytes of histograms: certain, and of no consequence."""
+
+    def runs(name, extra):
+        return [history(name, seed, (0.1, 0.5, 0.6), bytes=1_000_000 + extra) for seed in range(6)]
+
+    assert "bytes" not in Comparison.of(runs("a", 0) + runs("b", 900)).table().best
+    assert Comparison.of(runs("a", 0) + runs("b", 1_100)).table().best["bytes"] == 0
+
+
 def test_a_censored_cost_is_a_bound_and_never_best():
     slow = [history("slow", s, (0.1, 0.2, 0.3, 0.4)) for s in range(5)]
     fast = [history("fast", s, (0.1, 0.95, 0.95, 0.95)) for s in range(5)]
