@@ -246,6 +246,18 @@ def test_large_clients_count_more():
         assert chosen == [big]
 
 
+def test_old_changes_fade():
+    """At first even clients move together, and odd ones; later the first half does. gamma says how long the old groups last."""
+    rng = np.random.default_rng(0)
+    groups = [np.arange(8) % 2] * 50 + [np.arange(8) // 4] * 10
+    steps = np.array([rng.normal(size=2)[group] for group in groups]) + 0.1 * rng.normal(size=(60, 8))
+    losses = 100 + np.vstack([np.zeros(8), np.cumsum(steps, axis=0)])
+    for gamma, alike in ((1.0, 6), (0.5, 1)):  # whom client 0 resembles: 6 is even, 1 of its half
+        *_, (_, _, memory) = drive(losses, warm_up=59, first_steps=300, gamma=gamma)
+        near = memory["embedding"].T @ memory["embedding"][:, 0]
+        assert near[alike] > near[7 - alike] + 0.3, gamma
+
+
 def test_warm_up_goes_on_while_nothing_is_known():
     nothing = np.full((8, 5), np.nan)
     played = drive(nothing, warm_up=2, first_steps=1)
