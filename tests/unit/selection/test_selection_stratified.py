@@ -23,6 +23,12 @@ def test_the_budget_of_the_run_is_not_used():
     assert len(play(stratified, view_of(labels=LABELS, m=1))) == 7
 
 
+def test_the_share_is_of_all_members_not_of_those_available():
+    there = np.ones(12, bool)
+    there[:3] = False  # 5 of 8 are left: half of all is 4, half of those 2
+    assert np.bincount(LABELS[play(stratified, view_of(labels=LABELS, available=there))]).tolist() == [4, 2, 1]
+
+
 def test_a_thinned_out_cluster_sends_whom_it_has():
     there = np.ones(12, bool)
     there[:7] = False
