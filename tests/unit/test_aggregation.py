@@ -89,6 +89,13 @@ def test_nova_fixes_unequal_steps():
     assert np.allclose(nova(MODEL, uneven)[:3] - MODEL[:3], 0, atol=1e-6)
 
 
+def test_nova_by_hand():
+    """Shares 1/4 and 3/4, moves per step +1 and -1/2: (2/4 + 18/4) steps of 1/4 - 3/8 each."""
+    uneven = ends(2, -3, examples=[10, 30], steps=[2, 6])
+    assert np.allclose(nova(MODEL, uneven)[:3] - MODEL[:3], 5 * -0.125, atol=1e-6)
+    assert np.allclose(nova(MODEL, uneven, weights="uniform")[:3] - MODEL[:3], 4 * 0.25, atol=1e-6)
+
+
 def test_effective_steps_add_up_the_weights_of_the_gradients():
     """a = sum over steps of the total factor with which that step's gradient enters the result."""
     rho, tau = 0.9, 6
@@ -145,6 +152,31 @@ def test_scaffolds_first_round_is_fedavg():
     moved, _ = scaffold.step({}, MODEL, both)
     assert np.allclose(moved, mean(MODEL, both, weights="uniform"), atol=1e-6)
     assert not scaffold.corrections({}, [0, 1], 3).any()
+
+
+def test_scaffold_by_hand_with_two_of_ten_clients():
+    """Two rounds of Algorithm 1, option II: c moves by the two clients' share of all ten."""
+    reach, taken = 5 * LocalJob().lr, np.array([1.0, 3.0])
+    moved, memory = scaffold.step({}, MODEL, ends(*taken), server_lr=0.5)
+    assert np.allclose(moved[:3] - MODEL[:3], 0.5 * 2)
+    assert moved[3] == MODEL[3] + 2, "buffers are averaged, server_lr is for weights"
+    own = -taken / reach
+    common = own.sum() / 10
+    assert memory["common"] == pytest.approx(common, rel=1e-5)
+    assert scaffold.corrections(memory, [0, 1, 7], 3)[:, 0] == pytest.approx([common - own[0], common - own[1], common], rel=1e-5)
+    _, memory = scaffold.step(memory, MODEL, ends(*taken))
+    assert memory["own"]["1"] == pytest.approx(own[1] - common - taken[1] / reach, rel=1e-5)
+    assert memory["common"] == pytest.approx(common + (2 * -common - taken.sum() / reach) / 10, rel=1e-5)
+
+
+def test_feddyn_by_hand_with_two_of_ten_clients():
+    """h = -(alpha / 10) (1 + 3), so the mean of the two models moves on by 0.4."""
+    moved, memory = dyn.step({}, MODEL, ends(1, 3), alpha=0.5)
+    assert np.allclose(moved[:3] - MODEL[:3], 2 + 0.4, atol=1e-6)
+    assert memory["shared"] == pytest.approx(-0.2)
+    assert dyn.corrections(memory, [0, 1, 7], 3, alpha=0.5)[:, 0] == pytest.approx([0.5, 1.5, 0.0])
+    moved, _ = dyn.step(memory, MODEL, ends(1, 3), alpha=0.5)
+    assert np.allclose(moved[:3] - MODEL[:3], 2 + 0.8, atol=1e-6)
 
 
 def test_state_is_kept_only_for_clients_that_were_chosen():
