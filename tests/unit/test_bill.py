@@ -57,6 +57,23 @@ def test_the_default_is_a_millisecond_an_example_and_ten_megabit():
     assert cost.joules == pytest.approx(30 * 0.001 * 2 * SIZES.sum() + 4 * transfer * 1.0)
 
 
+def test_rates_and_powers_of_the_recipes_devices_are_used():
+    """One chain of four, device to device: one model down and one up at 1 kbit/s, three hops at 4 kbit/s."""
+    devices = {"watts": 5.0, "transmit_watts": 2.0, "uplink_bps": 1e3, "d2d_bps": 4e3}
+    cost = played({"devices": devices, "procedure": {"use": "sequential", "relay": "d2d"}})[1].cost
+    computing, transfer, hops = 0.001 * SIZES.sum(), 8 * BYTES / 1e3, 3 * 8 * BYTES / 4e3
+    assert cost.seconds == pytest.approx(computing + 2 * transfer + hops)
+    assert cost.joules == pytest.approx(5.0 * computing + 2.0 * (transfer + hops)), "receiving costs nothing"
+
+
+def test_each_client_draws_its_own_power():
+    """Everyone alike in size: with unlike powers the energy is the sum over clients, not a multiple of the first one's."""
+    devices, sizes = {"watts": 5.0, "watts_spread": 3.0, "transmit_watts": 0.0}, np.full((6, 2), 5)
+    watts = draw_population(sizes.sum(axis=1), Devices(**devices), 0).watts
+    assert watts.max() > 1.5 * watts.min()
+    assert played({"devices": devices}, counts=sizes)[1].cost.joules == pytest.approx(0.01 * watts.sum())
+
+
 def test_a_loss_reported_before_training_is_a_third_of_a_pass():
     assert played({"local": {"report_loss": "start"}})[1].cost.sample_passes == pytest.approx(SIZES.sum() * 4 / 3)
 
