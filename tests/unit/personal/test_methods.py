@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -11,11 +12,11 @@ from fedskew import run
 from fedskew.errors import RecipeError, RunError
 from fedskew.federation import run as play
 from fedskew.federation import settle
-from fedskew.procedure.ifca import best_set
+from fedskew.procedure.ifca import best_set, ifca
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
-from fedskew.types import Aftermath, LocalJob, Plan
+from fedskew.types import Aftermath, Answer, LocalJob, Plan, Population, View
 
 cfl_module, fedsoft_module = (import_module(f"fedskew.procedure.{name}") for name in ("cfl", "fedsoft"))
 K = 12
@@ -186,6 +187,22 @@ def test_ifca_tries_one_set_after_the_other_then_keeps_the_best():
 def test_ifca_prefers_the_set_with_the_lowest_mean_of_lowest_losses():
     assert best_set(np.array([[0.9, 0.1, 0.5, 0.5], [0.9, 0.1, 0.5, 0.5]]), 2) == 0
     assert best_set(np.array([[0.9, 0.7, 0.5, 0.5], [np.inf, np.inf, 0.5, 0.5]]), 2) == 1
+
+
+def test_ifca_goes_on_with_the_set_that_serves_best_and_clients_live_there():
+    nobody, ids = np.zeros(4, np.int64), np.array([0, 2])
+    view = View(5, 2, Population(np.full(4, 5)), np.ones(4, bool), np.full(4, np.nan), nobody, nobody)
+    options = {"models": 2, "restarts": 2, "trial_rounds": 2}
+    rng = np.random.default_rng(0)
+    ask, memory = ifca.step({}, ids, view, rng, **options)
+    assert ask.slots.tolist() == [0, 1, 2, 3]
+    assert ifca.rehome(memory, 4, **options).tolist() == [0, 1, 2, 3]
+    losses = np.array([[0.5, 0.5, 0.9, 0.1], [0.5, 0.5, 0.1, 0.9]])  # the second set divides the clients, the first cannot
+    plan, memory = ifca.step(memory, ids, replace(view, answers=(Answer(ask, losses),)), rng, **options)
+    assert [chain.slot for chain in plan.chains] == [3, 2]
+    assert ifca.rehome(memory, 4, **options).tolist() == [2, 3]
+    ask, _ = ifca.step(memory, ids, replace(view, round=6), rng, **options)
+    assert ask.slots.tolist() == [2, 3]
 
 
 def test_ifca_lives_by_training_loss_never_by_test_loss():

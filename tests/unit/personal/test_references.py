@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedskew import run
+from fedskew import references, run
 from fedskew.data import build_shards, from_arrays, from_client_ids
 from fedskew.errors import RunError
 from fedskew.references import majority_class, reference_rows, sample_passes
@@ -92,6 +92,30 @@ def test_tuning_starts_from_the_global_model(played):
     still = replace(result, recipe={**result.recipe, "local": {**result.recipe["local"], "lr": 0.0}})
     row = reference_rows(still, names=("fine_tuned",), data=data, clients=owners)[0]
     assert row.accuracy.tolist() == pytest.approx(result.clients["accuracy"])
+
+
+def test_tuning_turns_a_model_that_serves_nobody_into_one_that_serves_everybody():
+    """Half of the clients call the classes by each other's name: no global model can be right, each tuned one is."""
+    x, truth, owners = separable(clients=12)
+    y = np.where(owners < 6, truth, 1 - truth)
+    result = run("fedavg", data=(x, y), clients=owners, settings={**SETTINGS, "run.clients_per_round": 12}, workers=1)
+    (tuned,) = reference_rows(result, names=("fine_tuned",), data=(x, y), clients=owners)
+    assert result.fairness.weighted < 0.75
+    assert tuned.fairness.weighted > 0.95
+
+
+def test_centralised_training_has_the_passes_of_the_federation(played, monkeypatch):
+    result, data, owners = played
+    given = []
+    original = references.LocalRuntime.train
+
+    def watched(self, clients, models, start, job, **options):
+        given.append((list(clients), job.epochs, job.prox_mu))
+        return original(self, clients, models, start, job, **options)
+
+    monkeypatch.setattr(references.LocalRuntime, "train", watched)
+    reference_rows(result, names=("centralised",), data=data, clients=owners)
+    assert given == [([0], 4, 0.0)]  # one client that holds everything; see the next test for the four
 
 
 def test_sample_passes_are_counted(played):
