@@ -163,7 +163,8 @@ def test_scaffold_by_hand_with_two_of_ten_clients():
     own = -taken / reach
     common = own.sum() / 10
     assert memory["common"] == pytest.approx(common, rel=1e-5)
-    assert scaffold.corrections(memory, [0, 1, 7], 3)[:, 0] == pytest.approx([common - own[0], common - own[1], common], rel=1e-5)
+    added = scaffold.corrections(memory, [0, 1, 7], 3)[:, 0]
+    assert added == pytest.approx([common - own[0], common - own[1], common], rel=1e-5)
     _, memory = scaffold.step(memory, MODEL, ends(*taken))
     assert memory["own"]["1"] == pytest.approx(own[1] - common - taken[1] / reach, rel=1e-5)
     assert memory["common"] == pytest.approx(common + (2 * -common - taken.sum() / reach) / 10, rel=1e-5)
