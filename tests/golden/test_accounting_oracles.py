@@ -51,3 +51,24 @@ def test_multicast_sends_each_model_once():
 def test_a_silent_client_is_charged_for_what_it_got():
     plan = Plan((Chain(0, (1,)), Chain(0, (2,))))
     assert bytes_of(plan, silent=[2]) == {"down": 2 * S, "up": S, "d2d": 0}
+
+
+@pytest.mark.parametrize(
+    ("broken", "silent", "failed", "down", "d2d", "up"),
+    [
+        ("skip", {2}, (), 1, 2, 1),  # 1 to 2, who is never heard of; 1 to 3
+        ("skip", (), {2}, 1, 3, 1),  # 1 to 2, 2 sends rubbish on to 3, 1 to 3
+        ("skip", {3}, (), 1, 2, 1),  # 2 sends its own model in
+        ("skip", (), {3}, 1, 2, 2),  # 3 sends rubbish in, then 2 its own model
+        ("skip", {1}, (), 2, 1, 1),  # nobody has a model yet: the server sends to 2 as well
+        ("drop", {2}, (), 1, 1, 0),  # the chain ends with 2, and counts for nothing
+        ("drop", (), {2}, 1, 2, 0),
+        ("skip", {1, 2, 3}, (), 3, 0, 0),
+    ],
+)
+def test_a_chain_from_device_to_device_that_breaks(broken, silent, failed, down, d2d, up):
+    """Three devices, one after another; every model that was sent is charged, whether it was of use or not."""
+    plan = Plan((Chain(0, (1, 2, 3)),), relay="d2d", broken=broken)
+    transfers = model_transfers(plan, set(silent), S, failed=set(failed))
+    found = {way: total_bytes([t for t in transfers if t.kind == "model"], way) // S for way in ("down", "d2d", "up")}
+    assert found == {"down": down, "d2d": d2d, "up": up}
