@@ -81,6 +81,9 @@ def test_a_loss_reported_before_training_is_a_third_of_a_pass():
 def test_scaffold_sends_twice_as_much():
     plain, twice = played(AFLS)[1].cost, played({**AFLS, "aggregation": {"use": "scaffold"}})[1].cost
     assert twice.seconds - plain.seconds == pytest.approx(2 * 0.276)
+    sent = {(t.direction, t.kind): t.bytes for t in played({"aggregation": {"use": "scaffold"}})[1].transfers}
+    ways = [(way, kind) for way in ("down", "up") for kind in ("model", "control")]
+    assert sent == dict.fromkeys(ways, 4 * BYTES), "a control variate goes with every model, both ways"
 
 
 def test_fednova_reports_four_bytes_a_client():

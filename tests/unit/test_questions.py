@@ -117,6 +117,20 @@ def test_a_trial_is_evaluated_everywhere_and_forgotten():
     assert ledger(record)["up", "loss"][0] == 5 * 4
 
 
+@pytest.mark.parametrize("ask", [AskTrial(np.array([1, 3])), AskUpdates(np.array([1, 3]))])
+def test_throw_away_training_takes_batches_in_an_order_of_its_own(ask):
+    class Watching(World):
+        def train(self, clients, models, start, job, *, seed, round, corrections=None):
+            self.asked.append(round)
+            return super().train(clients, models, start, job, seed=seed, round=round, corrections=corrections)
+
+    world = Watching()
+    play(lambda view, rng: [0, 1] if view.answers else ask, world=world, rounds=2)
+    rounds = [round for round in world.asked if isinstance(round, int)]
+    assert sorted(rounds)[:2] == [1, 2]
+    assert len(set(rounds)) == 4, "a client would train on the very batches it is about to see"
+
+
 def test_absent_clients_cannot_tell_how_a_trial_went():
     class SomeAway(World):
         def available(self, round):
