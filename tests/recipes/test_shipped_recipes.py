@@ -14,6 +14,69 @@ from fedskew.types import Layout
 LAYOUT = Layout.of([("body", (8,), "weight"), ("head.weight", (10, 4), "weight"), ("head.bias", (10,), "weight")])
 
 
+MAKES_IT = {  # what each recipe must say, else it is FedAvg, or another method, under its name
+    "afls": {"procedure.use": "adaptive", "procedure.theta": 8.5, "signal.use": "histogram"},
+    "bacsa": {"selection.use": "bacsa", "selection.objective": "group", "signal.use": "estimated", "model.head_init": "bacsa"},
+    "bacsa_fs": {"selection.use": "bacsa", "aggregation.weights": "uniform", "local.max_examples": 71},
+    "bacsa_snr": {"selection.use": "bacsa", "selection.use_snr": True, "devices.snr_db": (0.0, 30.0)},
+    "balanced_chains": {
+        "selection.use": "bacsa",
+        "procedure.use": "chains",
+        "procedure.chains": 2,
+        "procedure.groups": "balanced",
+    },
+    "cba": {"selection.use": "cba", "data.auxiliary": 100},
+    "cfl": {"procedure.use": "cfl", "procedure.eps_mode": "relative"},
+    "chains": {"procedure.use": "chains", "procedure.chains": 4},
+    "clust_psi_pfl": {
+        "distance.use": "psi",
+        "clustering.use": "kmeans",
+        "procedure.use": "per_cluster",
+        "selection.fraction": 0.5,
+    },
+    "divfl": {"selection.use": "divfl"},
+    "fed_cbs": {"selection.use": "fed_cbs"},
+    "fedadagrad": {"aggregation.use": "adaptive", "aggregation.rule": "adagrad"},
+    "fedadam": {"aggregation.use": "adaptive", "aggregation.rule": "adam"},
+    "fedavgm": {"aggregation.use": "momentum", "aggregation.beta": 0.7},
+    "fedcls": {"selection.use": "fedcls"},
+    "fedcor": {"selection.use": "fedcor", "aggregation.weights": "uniform"},
+    "feddyn": {"aggregation.use": "dyn"},
+    "fedlecc": {"selection.use": "fedlecc", "distance.use": "hellinger", "clustering.use": "optics"},
+    "fednova": {"aggregation.use": "nova"},
+    "fedprox": {"local.prox_mu": 0.01},
+    "fedseq": {"procedure.use": "sequential", "procedure.relay": "server"},
+    "fedseq_d2d": {"procedure.use": "sequential", "procedure.relay": "d2d"},
+    "fedsoft": {"procedure.use": "fedsoft"},
+    "fedtra": {"local.momentum": 0.9},  # FedAvg with everyone under paper 003's settings
+    "fedyogi": {"aggregation.use": "adaptive", "aggregation.rule": "yogi"},
+    "greedy_balance": {"selection.use": "greedy_balance", "signal.use": "estimated"},
+    "haccs": {"selection.use": "haccs", "clustering.use": "dbscan", "devices.classes": "haccs"},
+    "hics": {"selection.use": "hics"},
+    "ifca": {"procedure.use": "ifca", "procedure.restarts": 3},
+    "local_only": {"procedure.use": "local_only"},
+    "oort": {"selection.use": "oort"},
+    "per_cluster_hellinger": {"distance.use": "hellinger", "clustering.use": "optics", "procedure.use": "per_cluster"},
+    "poc": {"selection.use": "power_of_choice", "aggregation.weights": "uniform"},
+    "psi_pfl": {"selection.use": "psi_pfl"},
+    "scaffold": {"aggregation.use": "scaffold"},
+    "similarity": {"selection.use": "one_per_cluster", "clustering.use": "kmedoids"},
+}
+
+
+def settings_of(name):
+    """Every setting of a resolved recipe under "table.option"."""
+    tables = {name: table for name, table in resolve(load(name)).items() if isinstance(table, dict)}
+    return {f"{table}.{option}": value for table, options in tables.items() for option, value in options.items()}
+
+
+@pytest.mark.parametrize("name", sorted(set(shipped()) - {"fedavg"}))
+def test_a_recipe_is_the_method_it_is_named_after(name):
+    found, plain, wanted = settings_of(name), settings_of("fedavg"), MAKES_IT[name]
+    assert {key: found.get(key) for key in wanted} == wanted
+    assert any(plain.get(key) != value for key, value in wanted.items()), "nothing here sets it apart from FedAvg"
+
+
 @pytest.mark.parametrize("name", sorted(shipped()))
 def test_recipe_plays(name):
     raw = load(name)
