@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedskew.accounting.targets import Reduction, saving
 from fedskew.estimates import Estimate, mean_interval, paired_difference
 from fedskew.history import History, Resource
 from fedskew.scores import METRICS, Metric, at_budget, client_scores, to_target
@@ -64,6 +65,12 @@ class ComparisonTable:
     notes: tuple[str, ...] = ()
     references: tuple[TableRow, ...] = ()  # shown beside the rows: no differences, never best
     tuned: str = ""  # the row whose global model the references begin with
+
+    def saved(self, row: TableRow, metric: Metric) -> Reduction:
+        """How much less than the first row another one needed to reach the target (METHODS 9.6)."""
+        ours, base = row.estimates[metric.key], self.rows[0].estimates[metric.key]
+        known = metric.to_target and bool(ours.n and base.n)
+        return saving((ours.mean, ours.censored), (base.mean, base.censored)) if known else Reduction(None)
 
     def as_rows(self) -> list[Row]:
         """One plain dict per method and metric, and then per reference and metric of clients."""

@@ -214,10 +214,19 @@ def reduction(ours: OverSeeds, baseline: OverSeeds) -> Reduction:
     """Rounds saved against a baseline on the same target."""
     if ours.target != baseline.target:
         raise RunError("targets", f"{ours.target} against {baseline.target}", "Compare runs on one target")
-    if (ours.num_censored and baseline.num_censored) or not baseline.rounds:
+    return saving((ours.rounds, ours.num_censored), (baseline.rounds, baseline.num_censored))
+
+
+def saving(ours: tuple[float, int], baseline: tuple[float, int]) -> Reduction:
+    """What was saved against a baseline; of each what was spent, and in how many seeds the target was never reached.
+
+    >>> saving((30.0, 0), (60.0, 0)).text, saving((30.0, 0), (60.0, 1)).text, saving((60.0, 2), (60.0, 1)).text
+    ('50.0 %', 'at least 50.0 %', 'not known')
+    """
+    (spent, never), (base, base_never) = ours, baseline
+    if (never and base_never) or not base > 0 or math.isnan(spent):
         return Reduction(None)
-    saved = 1 - ours.rounds / baseline.rounds
-    return Reduction(saved, "at least" if baseline.num_censored else "at most" if ours.num_censored else "")
+    return Reduction(1 - spent / base, "at least" if base_never else "at most" if never else "")
 
 
 def target_row(found: Mapping[str, Any]) -> dict[str, str]:

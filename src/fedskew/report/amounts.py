@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from fedskew.accounting.targets import Reduction
 from fedskew.estimates import Estimate
 from fedskew.scores import Metric
 
@@ -31,7 +32,16 @@ def amount(value: float, kind: str) -> str:
     if kind == "count":
         return f"{value:.1f}".removesuffix(".0")
     size, unit = unit_for(value, kind)
-    return f"{value / size:.3g} {unit}"
+    return f"{digits(value / size, 3)} {unit}"
+
+
+def digits(value: float, count: int) -> str:
+    """So many significant digits, never with an exponent.
+
+    >>> digits(139.6, 2), digits(0.2449, 2), digits(13_204.0, 3)
+    ('140', '0.24', '13200')
+    """
+    return f"{float(f'{value:.{count}g}'):.10g}"
 
 
 def unit_for(value: float, kind: str) -> tuple[float, str]:
@@ -59,7 +69,19 @@ def estimate_text(found: Estimate, metric: Metric) -> str:
     if metric.kind not in STEPS:
         return f"{amount(found.mean, metric.kind)} ±{amount(found.half_width, metric.kind)}"
     size, unit = unit_for(found.mean, metric.kind)
-    return f"{found.mean / size:.3g} ±{found.half_width / size:.2g} {unit}"
+    return f"{digits(found.mean / size, 3)} ±{digits(found.half_width / size, 2)} {unit}"
+
+
+def change_text(found: Reduction) -> str:
+    """A saving as the change it is, with a bound where a seed never reached the target.
+
+    >>> change_text(Reduction(0.25)), change_text(Reduction(-0.5, "at most")), change_text(Reduction(0.4, "at least"))
+    ('-25.0 %', '≥ +50.0 %', '≤ -40.0 %')
+    """
+    if found.value is None:
+        return "–"
+    sign = {"": "", "at least": "≤ ", "at most": "≥ "}[found.bound]
+    return f"{sign}{0.0 - 100 * found.value:+.1f} %"
 
 
 def difference_text(found: Estimate) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from rich.console import Console
 from rich.table import Table
@@ -12,7 +13,7 @@ from rich.text import Text
 from fedskew.estimates import FEWEST
 from fedskew.measure.counts import printable
 from fedskew.ranking import ComparisonTable, TableRow
-from fedskew.report.amounts import amount, difference_text, estimate_text
+from fedskew.report.amounts import amount, change_text, difference_text, estimate_text
 from fedskew.scores import Metric
 
 ACCURACY = ("final", "best", "at_budget", "client_accuracy", "ad", "sdad")
@@ -26,21 +27,18 @@ def show_comparison(found: ComparisonTable, console: Console) -> None:
     accuracy = [m for m in shown_metrics(found) if m.key in ACCURACY]
     reached = [m for m in found.metrics if m.to_target]
     spent = [m for m in found.metrics if m.key not in ACCURACY and not m.to_target]
+    first, differing = printable(found.rows[0].label, 20), [m for m in accuracy if m.key in DIFFERENCES][:2]
+    below: list[tuple[str, list[Metric], CellText, int]] = [  # each narrow enough for 80 columns
+        (f"minus {first}", differing, _difference, 1),
+        ("recipe", reached, _cell, 0),
+        (f"against {first}", reached, partial(_saved, found), 1),
+        ("recipe", spent, _cell, 0),
+    ]
     console.print(_add_references(_table(found, "recipe", accuracy, _cell), found, accuracy))
-    if len(found.rows) > 1:
-        console.print()
-        console.print(
-            _table(
-                found,
-                f"minus {printable(found.rows[0].label, 20)}",
-                [m for m in accuracy if m.key in DIFFERENCES][:2],
-                _difference,
-                first=1,
-            )
-        )
-    for cost in filter(None, (reached, spent)):  # each narrow enough for 80 columns
-        console.print()
-        console.print(_table(found, "recipe", cost, _cell))
+    for head, metrics, cell, begin in below:
+        if metrics and begin < len(found.rows):
+            console.print()
+            console.print(_table(found, head, metrics, cell, first=begin))
     console.print()
     for note in caption(found):
         console.print(Text(note, style="dim"))
@@ -78,6 +76,10 @@ def _cell(row: TableRow, metric: Metric, best: bool) -> Text:
     return Text(estimate_text(row.estimates[metric.key], metric), style="bold" if best else "")
 
 
+def _saved(found: ComparisonTable, row: TableRow, metric: Metric, best: bool) -> Text:
+    return Text(change_text(found.saved(row, metric)), no_wrap=True)
+
+
 def _difference(row: TableRow, metric: Metric, best: bool) -> Text:
     return Text(difference_text(row.differences[metric.key]), no_wrap=True)
 
@@ -104,6 +106,8 @@ def caption(found: ComparisonTable) -> list[str]:
         "differences are paired by seed, [95 % bootstrap interval], * = 0 is outside; "
         "bold: better than every other method in that sense, and by a thousandth at least"
     ]
+    if any(m.to_target for m in found.metrics) and len(found.rows) > 1:
+        lines.append("change in the cost of the target: of the means; ≤ and ≥ where a seed never reached it")
     if seeds[-1] < FEWEST:
         lines.append(f"fewer than {FEWEST} seeds: no difference is called real")
     if math.isnan(found.budget_size):

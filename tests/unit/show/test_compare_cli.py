@@ -55,6 +55,7 @@ def test_what_is_there_is_reused(compared):
     text = compare(out, "fedavg", "fedlecc", "--seeds", "0-1", "--budget", "bytes", "--target", "0.05")
     assert "4 of 4 runs are there already" in text
     assert "rounds to 0.05" in text
+    assert "against fedavg" in text
     assert {cell: os.stat(cell / RESULT).st_mtime_ns for cell in cells(out)} == before
 
 

@@ -13,7 +13,7 @@ from fedskew.comparison import Comparison, _each_once
 from fedskew.errors import DataError, RunFolderError
 from fedskew.estimates import Estimate, mean_interval, paired_difference
 from fedskew.history import History
-from fedskew.report.amounts import estimate_text
+from fedskew.report.amounts import change_text, estimate_text
 from fedskew.scores import METRICS, scores_of, to_target
 from fedskew.types import Chain, Cost, RoundRecord, Transfer
 
@@ -152,6 +152,24 @@ def test_a_censored_cost_is_a_bound_and_never_best():
     assert estimate_text(table.rows[0].estimates["rounds_to"], METRIC["rounds_to"]) == ">3"
     assert estimate_text(Estimate(2.0, 1.0, 3.0, 3, 1), METRIC["rounds_to"]) == ">2 (1 of 3 never)"
     assert table.best["rounds_to"] == 1
+
+
+def test_what_a_target_costs_against_the_first_method():
+    """METHODS 9.6: 1 - R / R_base; where a seed never got there it is a bound, where both sides failed nothing can be said."""
+    late = [history("late", s, (0.1, 0.2, 0.3, 0.4, 0.95, 0.95, 0.95)) for s in range(2)]
+    soon = [history("soon", s, (0.1, 0.95, 0.95, 0.95, 0.95, 0.95, 0.95)) for s in range(2)]
+    never = [history("never", s, (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)) for s in range(2)]
+
+    def changes(*entries):
+        table = Comparison.of([run for entry in entries for run in entry]).table(target=0.9)
+        return [change_text(table.saved(row, METRIC["rounds_to"])) for row in table.rows[1:]]
+
+    assert changes(late, soon, never) == ["-75.0 %", "≥ +50.0 %"]  # 4 rounds, 1, and more than 6
+    assert changes(never, soon) == ["≤ -83.3 %"]
+    hopeless = [history("hopeless", s, (0.1,) * 7) for s in range(2)]
+    assert changes(never, hopeless) == ["–"]
+    table = Comparison.of(late + soon).table(target=0.9)
+    assert table.saved(table.rows[1], METRIC["final"]).value is None, "an accuracy is no cost"
 
 
 def test_differences_use_the_seeds_both_have():

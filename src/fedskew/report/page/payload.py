@@ -15,7 +15,7 @@ from fedskew.errors import RunFolderError
 from fedskew.history import RESOURCES, History, Resource
 from fedskew.lineup import shared_text
 from fedskew.ranking import ComparisonTable, Entry, TableRow
-from fedskew.report.amounts import difference_text, estimate_text
+from fedskew.report.amounts import change_text, difference_text, estimate_text
 from fedskew.report.comparison_table import ACCURACY, DIFFERENCES, caption, shown_metrics, title_of
 from fedskew.report.page.choices import Budget, chains_of, raster_of
 from fedskew.report.page.federation import Groups, federation_of
@@ -176,6 +176,7 @@ def _part(metric: Metric) -> str:
 def _table_row(found: ComparisonTable, number: int, metrics: Sequence[Any]) -> dict[str, Any]:
     row = found.rows[number]
     difference = {m.key: difference_text(row.differences[m.key]) for m in metrics if number and m.key in DIFFERENCES}
+    difference |= {m.key: change_text(found.saved(row, m)) for m in metrics if number and m.to_target}
     return {
         "label": row.label + ("" if row.central else " †"),
         "cells": [estimate_text(row.estimates[m.key], m) for m in metrics],
