@@ -75,13 +75,21 @@ class ComparisonTable:
     def as_rows(self) -> list[Row]:
         """One plain dict per method and metric, and then per reference and metric of clients."""
         methods = [
-            {**_figures(row, metric), "best": self.best.get(metric.key) == number, "reference": False}
+            {
+                **_figures(row, metric),
+                "saved": (found := self.saved(row, metric)).value,  # against the first row; None where it is no cost
+                "saved_bound": found.bound,
+                "best": self.best.get(metric.key) == number,
+                "reference": False,
+            }
             for number, row in enumerate(self.rows)
             for metric in self.metrics
         ]
         beside = [metric for metric in self.metrics if metric.key in OF_CLIENTS]
         return methods + [
-            {**_figures(r, metric), "best": False, "reference": True} for r in self.references for metric in beside
+            {**_figures(r, metric), "saved": None, "saved_bound": "", "best": False, "reference": True}
+            for r in self.references
+            for metric in beside
         ]
 
 

@@ -170,6 +170,7 @@ def test_what_a_target_costs_against_the_first_method():
     assert changes(never, hopeless) == ["–"]
     table = Comparison.of(late + soon).table(target=0.9)
     assert table.saved(table.rows[1], METRIC["final"]).value is None, "an accuracy is no cost"
+    assert [row["saved"] for row in table.as_rows() if row["metric"] == "rounds_to"] == [0.0, 0.75]
 
 
 def test_differences_use_the_seeds_both_have():
