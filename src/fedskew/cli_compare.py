@@ -20,7 +20,7 @@ from fedskew.comparison import Comparison
 from fedskew.display import ManyRuns
 from fedskew.errors import RecipeError, RunError, did_you_mean
 from fedskew.history import RESOURCES, Resource, read_history
-from fedskew.lineup import Contender, add_references, command_of, is_personalised, line_up, local_note, shared_text
+from fedskew.lineup import Contender, add_references, command_of, is_personalised, line_up, shared_text, training_note
 from fedskew.records import COMPUTED, RESULT, RUN, VERSION, no_nan, read_references
 
 out_console = Console()
@@ -56,6 +56,9 @@ def compare(
     live: Annotated[bool, typer.Option("--live", help="Serve the report on this machine while the runs go on.")] = False,
     as_json: JsonFlag = False,
     references: ReferencesFlag = None,
+    same_training: Annotated[
+        bool, typer.Option("--same-training", help="Clients train as the first recipe says: epochs, batch, lr, optimiser ...")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
 ) -> None:
     """Run what is missing of several methods on one federation and print one table."""
@@ -63,14 +66,14 @@ def compare(
     changes = recipes.read_assignments(set_ or []) | ({"data.use": data} if data else {})
     resource = _resource(budget)
     _check_target(target)
-    contenders, numbers = line_up(recipe, changes), read_seeds(seeds)
+    contenders, numbers = line_up(recipe, changes, same_training=same_training), read_seeds(seeds)
     named, tuned = len(contenders), None
     if want_references(contenders, references):
         contenders, tuned = add_references(contenders)
     cells = [(one, seed, cell(out, one, seed)) for one in contenders for seed in numbers]
     err_console.print(Text(f"all methods on one federation: {shared_text(contenders[0].recipe)}"), soft_wrap=True)
-    if note := local_note(contenders):
-        err_console.print(Text(note, style="dim"), soft_wrap=True)
+    if note := training_note({one.label: one.recipe for one in contenders[:named]}):
+        err_console.print(Text(f"{note}. --same-training makes it that of {contenders[0].label}"), soft_wrap=True)
     if len(contenders) > named:
         added = ", ".join(one.label for one in contenders[named:])
         err_console.print(

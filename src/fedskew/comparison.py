@@ -28,6 +28,7 @@ import numpy as np
 
 from fedskew.errors import DataError, RunFolderError, did_you_mean
 from fedskew.history import RESOURCES, History, Resource, find_runs, history_of, read_history
+from fedskew.lineup import training_note
 from fedskew.ranking import ComparisonTable, Entry, method_row, method_scores, reference_row, winner, without_global
 from fedskew.recipe import fingerprint
 from fedskew.records import COMPUTED
@@ -148,6 +149,8 @@ class Comparison:
         seeds = {tuple(h.seed for h in entry.finished) for entry in self.entries if entry.finished}
         if len(seeds) > 1:
             notes.append("methods have different seeds; differences use those both have")
+        if note := training_note({entry.label: entry.recipe for entry in self.entries}):
+            notes.append(note)
         return notes + (_reference_notes(self.entries, self.references) if self.references is not None else [])
 
 

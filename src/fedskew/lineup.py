@@ -1,8 +1,8 @@
 """Several recipes put on one federation, so that only the method differs.
 
 Data, partition, devices, faults, the model, K, m, rounds and evaluations are the first recipe's (or what the user sets) for
-everybody. What a client does locally and every stage stay the recipe's own. Of the model, ``head_init`` stays the recipe's own
-too: it belongs to methods that read labels off the output layer.
+everybody. What a client does locally and every stage stay the recipe's own; with ``same_training`` only the stages do. Of the
+model, ``head_init`` stays the recipe's own too: it belongs to methods that read labels off the output layer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedskew.types import Stateful
 SHARED = ("data", "partition", "devices", "faults")
 SHARED_RUN = ("rounds", "clients_per_round", "evaluate_every")
 OWN_MODEL = ("head_init",)
-NOT_OF_REFERENCES = ("report_loss", "prox_mu", "bn")  # of [local]: what belongs to a method, not to the training they share
+METHODS_OWN = ("report_loss", "prox_mu", "bn")  # of [local]: what belongs to a method, not to the training they may share
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,13 @@ class Contender:
         return fingerprint(self.recipe)
 
 
-def line_up(sources: Sequence[str | Path | Mapping[str, Any]], settings: Mapping[str, Any] | None = None) -> list[Contender]:
-    """Resolved recipes on the federation of the first one.
+def line_up(
+    sources: Sequence[str | Path | Mapping[str, Any]],
+    settings: Mapping[str, Any] | None = None,
+    *,
+    same_training: bool = False,
+) -> list[Contender]:
+    """Resolved recipes on the federation of the first one; with ``same_training`` clients also train as the first recipe says.
 
     ``settings`` hold for all recipes, or for one of them if the key begins with its name: ``{"fedlecc:selection.top_clusters":
     3}``. Recipes with a ``[sweep]`` enter once per combination, named after what varies.
@@ -53,7 +58,7 @@ def line_up(sources: Sequence[str | Path | Mapping[str, Any]], settings: Mapping
     given = [_own(raw, settings or {}, [r["name"] for r in loaded]) for raw in loaded]
     lead = resolve(next(expand(override(loaded[0], given[0]))))
     found = [
-        Contender(label, resolve(_join(raw, lead, own)))
+        Contender(label, resolve(_join(raw, lead, own, _training(lead, recipe) if same_training else {})))
         for recipe, own in zip(loaded, given, strict=True)
         for label, raw in _variants(recipe)
     ]
@@ -79,11 +84,17 @@ def _variants(raw: Table) -> Iterator[tuple[str, Table]]:
         yield (f"{raw['name']} {settings}" if axes else str(raw["name"])), variant
 
 
-def _join(raw: Table, lead: Table, own: Table) -> Table:
-    """A recipe on the federation of ``lead``, with its own settings on top."""
+def _training(lead: Table, recipe: Table) -> Table:
+    """How clients of the first recipe train, but for what a method brings itself and what this recipe varies."""
+    return {k: v for k, v in lead["local"].items() if k not in METHODS_OWN and f"local.{k}" not in recipe.get("sweep", {})}
+
+
+def _join(raw: Table, lead: Table, own: Table, training: Table) -> Table:
+    """A recipe on the federation of ``lead`` and with this local training, its own settings on top."""
     model = {**lead["model"], **{key: raw["model"][key] for key in OWN_MODEL if key in raw.get("model", {})}}
     run = {**raw.get("run", {}), **{key: lead["run"][key] for key in SHARED_RUN}}
-    moved: Table = {**raw, **{key: lead[key] for key in SHARED}, "model": model, "run": run}
+    local = {**raw.get("local", {}), **training}
+    moved: Table = {**raw, **{key: lead[key] for key in SHARED}, "model": model, "run": run, "local": local}
     moved.pop("sweep", None)
     return override(moved, {key: value for key, value in own.items() if key.partition(".")[0] not in SHARED})
 
@@ -124,8 +135,8 @@ def _is_fedavg(recipe: Mapping[str, Any]) -> bool:
 
 
 def _reference(name: str, lead: Contender, like: Contender) -> Contender:
-    local = {key: value for key, value in like.recipe["local"].items() if key not in NOT_OF_REFERENCES}
-    return Contender(name, resolve(_join({**load(name), "local": local}, dict(lead.recipe), {})))
+    local = {key: value for key, value in like.recipe["local"].items() if key not in METHODS_OWN}
+    return Contender(name, resolve(_join({**load(name), "local": local}, dict(lead.recipe), {}, {})))
 
 
 def shared_text(lead: Mapping[str, Any]) -> str:
@@ -139,13 +150,21 @@ def shared_text(lead: Mapping[str, Any]) -> str:
     )
 
 
-def local_note(contenders: Sequence[Contender]) -> str:
-    """What differs in local training, "" if nothing does: a difference in accuracy may come from there."""
-    tables = [one.recipe["local"] for one in contenders]
-    keys = [key for key in tables[0] if any(table[key] != tables[0][key] for table in tables) and key != "report_loss"]
-    if not keys:
-        return ""
-    return f"local training is each recipe's own and differs in {', '.join(keys)}; --set local.{keys[0]}=... makes it equal"
+def training_note(recipes: Mapping[str, Mapping[str, Any]]) -> str:
+    """What differs in the local training of these methods (label -> recipe), "" if nothing does.
+
+    >>> training_note({one.label: one.recipe for one in line_up(["fedavgm", "fedcor", "fedadam"])})
+    "clients' own training differs, and accuracy with it: epochs 1 (fedavgm), 3 (fedcor), 5 (fedadam); ..."
+    """
+    tables = {label: recipe.get("local", {}) for label, recipe in recipes.items()}
+    parts = []
+    for key in next(iter(tables.values()), {}):
+        values: dict[str, list[str]] = {}
+        for label, table in tables.items():
+            values.setdefault(str(table.get(key)), []).append(label)
+        if len(values) > 1 and key not in METHODS_OWN:
+            parts.append(f"{key} " + ", ".join(f"{value} ({', '.join(labels)})" for value, labels in values.items()))
+    return f"clients' own training differs, and accuracy with it: {'; '.join(parts)}" if parts else ""
 
 
 def command_of(arguments: Sequence[str] | None = None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedskew.errors import RecipeError
-from fedskew.lineup import line_up, local_note, shared_text
+from fedskew.lineup import line_up, shared_text, training_note
 
 
 def test_the_federation_is_the_first_recipes():
@@ -42,5 +42,24 @@ def test_sweeps_and_repeats():
 
 
 def test_different_local_training_is_said():
-    assert "differs in epochs" in local_note(line_up(["fedavg", "fedlecc"]))
-    assert local_note(line_up(["fedavg"])) == ""
+    def note(*names, **options):
+        return training_note({one.label: one.recipe for one in line_up(names, **options)})
+
+    text = note("fedavg", "fedlecc", "bacsa")
+    assert "epochs 1 (fedavg), 5 (fedlecc, bacsa)" in text
+    assert "lr 0.1 (fedavg), 0.005 (fedlecc), 0.01 (bacsa)" in text
+    assert note("fedavg") == ""
+    assert note("fedavg", "fedprox") == "", "the proximal term is the method"
+    assert note("fedavg", "fedlecc", "bacsa", same_training=True) == ""
+
+
+def test_the_same_training_leaves_a_method_what_is_its_own():
+    settings = {"local.epochs": "2", "fedlecc:local.batch": "7"}
+    ours, prox, lecc = (one.recipe["local"] for one in line_up(["fedavg", "fedprox", "fedlecc"], settings, same_training=True))
+    assert prox == ours | {"prox_mu": 0.01}
+    assert (lecc["epochs"], lecc["lr"], lecc["batch"]) == (2, ours["lr"], 7)
+    swept = {"name": "lr", "data": {"use": "digits"}, "local": {"epochs": 3}, "sweep": {"local.lr": [0.3, 0.2]}}
+    varied = [one.recipe["local"] for one in line_up(["fedavg", swept], same_training=True)][1:]
+    assert [(local["lr"], local["epochs"]) for local in varied] == [(0.3, 1), (0.2, 1)]
+    with pytest.raises(RecipeError, match="plain SGD"):
+        line_up(["fedadam", "scaffold"], same_training=True)
