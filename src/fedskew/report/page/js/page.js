@@ -22,6 +22,9 @@ function fill(node, attributes, children) {
   return node;
 }
 
+/** A name that may be broken after an underscore, and nowhere else while there is room. */
+const breakable = (name) => name.split(/(?<=_)/).flatMap((part, i) => (i ? [el("wbr"), part] : [part]));
+
 const colour = (number) => (number < 0 ? "var(--none)" : `var(--c${number % 9})`);
 const dash = (number) => (number < 9 ? null : number < 18 ? "6 3" : "2 3");
 const REFERENCE_COLOUR = "var(--soft)";

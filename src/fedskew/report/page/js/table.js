@@ -22,10 +22,10 @@ function tableSection() {
 /** The table of some columns, in a box that scrolls sideways where the page is narrow. */
 function partTable(table, columns, name) {
   const head = el("tr", {}, el("th", { scope: "col" }, "method"), columns.map((i) => el("th", { scope: "col" }, table.columns[i].title)));
-  const rows = table.rows.map((row) => el("tr", {}, el("th", { scope: "row" }, row.label), columns.map((i) =>
+  const rows = table.rows.map((row) => el("tr", {}, el("th", { scope: "row" }, breakable(row.label)), columns.map((i) =>
     el("td", { class: row.best[i] ? "best" : null }, row.cells[i], row.differences[i] ? el("small", {}, row.differences[i]) : null))));
   const beside = name === "Accuracy" && table.references.length ? el("tbody", { class: "references" },
     el("tr", {}, el("th", { scope: "rowgroup", colspan: columns.length + 1 }, "References, not ranked")),
-    table.references.map((row) => el("tr", {}, el("th", { scope: "row" }, row.label), columns.map((i) => el("td", {}, row.cells[i]))))) : null;
+    table.references.map((row) => el("tr", {}, el("th", { scope: "row" }, breakable(row.label)), columns.map((i) => el("td", {}, row.cells[i]))))) : null;
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table: ${name}` }, el("table", {}, el("caption", {}, name), el("thead", {}, head), el("tbody", {}, rows), beside));
 }
