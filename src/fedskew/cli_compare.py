@@ -234,6 +234,10 @@ def report(
     out: Annotated[Path, typer.Option("-o", "--out", help="The HTML file to write.")] = Path("report.html"),
     budget: Annotated[str, typer.Option(help=f"Compare at equal {', '.join(get_args(Resource))}.")] = "rounds",
     target: Annotated[float | None, typer.Option(help="Accuracy to reach, for example 0.9.")] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(metavar="METHOD", help="Whom the others are compared with; by default the first that is found."),
+    ] = None,
     references: ReferencesFlag = None,
 ) -> None:
     """Write one HTML file that shows runs of one federation: curves, who was chosen, plans, clients, bytes, failures."""
@@ -241,7 +245,8 @@ def report(
     _check_target(target)
     if out.is_dir():
         raise RecipeError("--out", f"{out} is a folder", "Give the name of a file, for example report.html")
-    write_report(Comparison.read(*runs, references=references), out, resource, target, [command_of()])
+    comparison = Comparison.read(*runs, references=references)
+    write_report(comparison.against(baseline) if baseline else comparison, out, resource, target, [command_of()])
 
 
 def write_report(comparison: Comparison, path: Path, budget: Resource, target: float | None, commands: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,6 +79,13 @@ class Comparison:
     def read(cls, *folders: str | Path, references: bool | None = None) -> Comparison:
         """Compare run folders, or all runs below the given folders; a run that lies there twice counts once."""
         return cls.of(_each_once([read_history(folder) for folder in find_runs(folders)]), references=references)
+
+    def against(self, baseline: str) -> Comparison:
+        """The same with this method first, so that the others are compared with it."""
+        labels = [entry.label for entry in self.entries]
+        if baseline not in labels:
+            raise DataError("baseline", f"there is no method '{baseline}'", did_you_mean(baseline, labels))
+        return replace(self, entries=tuple(sorted(self.entries, key=lambda entry: entry.label != baseline)))
 
     @property
     def histories(self) -> list[tuple[Entry, History]]:

@@ -173,6 +173,15 @@ def test_what_a_target_costs_against_the_first_method():
     assert [row["saved"] for row in table.as_rows() if row["metric"] == "rounds_to"] == [0.0, 0.75]
 
 
+def test_the_baseline_can_be_chosen():
+    both = Comparison.of([history("a", 0), history("b", 0, (0.1, 0.5, 0.7)), history("c", 0)])
+    turned = both.against("b")
+    assert [entry.label for entry in turned.entries] == ["b", "a", "c"]
+    assert turned.table().rows[1].differences["best"].mean == pytest.approx(-0.1)
+    with pytest.raises(DataError, match="there is no method 'd'"):
+        both.against("d")
+
+
 def test_differences_use_the_seeds_both_have():
     base = [history("base", s, (0.1, 0.5)) for s in (0, 1)]
     ours = [history("ours", s, (0.1, 0.5 + s / 10)) for s in (1, 2)]

@@ -176,6 +176,7 @@ def test_nonsense_on_the_command_line(tmp_path):
     write_run(tmp_path / "a")
     assert "'bits' is not a resource" in error_of("report", tmp_path / "a", "--budget", "bits")
     assert "not an accuracy" in error_of("report", tmp_path / "a", "--target", "90")
+    assert "there is no method 'nobody'" in error_of("report", tmp_path / "a", "--baseline", "nobody")
     assert "is a folder" in error_of("report", tmp_path / "a", "-o", tmp_path)
     assert "nothing is asked for" in error_of("export", tmp_path / "a")
     (tmp_path / "file").write_text("x")
