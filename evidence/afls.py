@@ -215,15 +215,7 @@ accuracy of the paper, `>` if it was never reached. A turn takes T_c = 1 in both
 each other. FedSeQ and FedSeQ-D2D give the same models bit for bit (`tests/parity/test_procedures.py`); only their clocks
 differ. The thick line in the lower row is the procedure AFLS chose: it looks at label counts only and knows nothing of turns.
 
-## What the run committed here says
-
-- AFLS chooses as the paper says: sequential at k = 2, parallel at k = 5 and 10.
-- Whether that is right depends on the length of a turn. After an epoch at a device with two classes nothing is left of the
-  other eight: FedSeQ stays at chance at k = 2 and is behind at k = 5. With turns of five batches it ends ahead of FedTrA at
-  every k (last 5), most of all at k = 2, which is the paper's claim.
-- By simulated time FedTrA, ten turns at once, is ahead for as long as it was played, in all six panels.
-- Nobody reaches 0.6 here: 20,000 of the 50,000 images and a small network. So the paper's "parallel reaches 0.6 except at
-  ω = 9" is neither confirmed nor refuted; one seed, no intervals.
+[What the committed run says](READING.md), in words.
 """
 
 

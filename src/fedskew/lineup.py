@@ -154,7 +154,7 @@ def training_note(recipes: Mapping[str, Mapping[str, Any]]) -> str:
     """What differs in the local training of these methods (label -> recipe), "" if nothing does.
 
     >>> training_note({one.label: one.recipe for one in line_up(["fedavgm", "fedcor", "fedadam"])})
-    "clients' own training differs, and accuracy with it: epochs 1 (fedavgm), 3 (fedcor), 5 (fedadam); ..."
+    "clients' own training differs, so accuracy may too: epochs 1 (fedavgm), 3 (fedcor), 5 (fedadam); ..."
     """
     tables = {label: recipe.get("local", {}) for label, recipe in recipes.items()}
     parts = []
@@ -164,7 +164,7 @@ def training_note(recipes: Mapping[str, Mapping[str, Any]]) -> str:
             values.setdefault(str(table.get(key)), []).append(label)
         if len(values) > 1 and key not in METHODS_OWN:
             parts.append(f"{key} " + ", ".join(f"{value} ({', '.join(labels)})" for value, labels in values.items()))
-    return f"clients' own training differs, and accuracy with it: {'; '.join(parts)}" if parts else ""
+    return f"clients' own training differs, so accuracy may too: {'; '.join(parts)}" if parts else ""
 
 
 def command_of(arguments: Sequence[str] | None = None) -> str:

@@ -66,8 +66,8 @@ MAKES_IT = {  # what each recipe must say, else it is FedAvg, or another method,
 
 def settings_of(name):
     """Every setting of a resolved recipe under "table.option"."""
-    tables = {name: table for name, table in resolve(load(name)).items() if isinstance(table, dict)}
-    return {f"{table}.{option}": value for table, options in tables.items() for option, value in options.items()}
+    tables = [(table, options) for table, options in resolve(load(name)).items() if isinstance(options, dict)]
+    return {f"{table}.{option}": value for table, options in tables for option, value in options.items()}
 
 
 @pytest.mark.parametrize("name", sorted(set(shipped()) - {"fedavg"}))

@@ -40,7 +40,7 @@ def cells(out):
 def test_it_prints_a_table_and_says_what_is_shared(compared):
     out, text = compared
     assert "all methods on one federation: digits, dirichlet (alpha 0.3), K = 20, m = 5, 2 rounds" in text
-    assert "clients' own training differs, and accuracy with it: epochs 1 (fedavg), 5 (fedlecc); batch" in text
+    assert "clients' own training differs, so accuracy may too: epochs 1 (fedavg), 5 (fedlecc); batch" in text
     assert "--same-training makes it that of fedavg" in text
     assert "own training differs" in (out / "r.html").read_text(encoding="utf8"), "a report may be read without the terminal"
     assert "final accuracy" in text
