@@ -166,6 +166,24 @@ def test_learning_rate_falls_by_the_round():
     assert [m.job_at(t).lr for t in (1, 2, 3)] == [m.job.lr, m.job.lr / 2, m.job.lr / 4]
 
 
+def test_clients_and_server_rule_are_told_the_learning_rate_of_the_round():
+    """SCAFFOLD divides by it: the first one would make its control variates wrong."""
+    trained, merged = [], []
+
+    class Watching(ScriptedRuntime):
+        def train(self, clients, models, start, job, **options):
+            trained.append(job.lr)
+            return super().train(clients, models, start, job, **options)
+
+    def watched(model, ends):
+        merged.append(ends.job.lr)
+        return ends.params.mean(axis=0)
+
+    m = method(lr_decay=0.5, rounds=3, aggregation=Stage("watched", watched))
+    list(run(settle(m, Watching(COUNTS), 0)))
+    assert trained == merged == [m.job.lr, m.job.lr / 2, m.job.lr / 4]
+
+
 def test_uniform_selection_is_uniform_and_distinct():
     setting = settle(
         method(selection=Stage("uniform", SELECTIONS["uniform"]), clients_per_round=2, rounds=600), ScriptedRuntime(COUNTS), 1
