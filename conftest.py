@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 collect_ignore_glob = ["tests/flower/fake_grid.py", "tests/flower/real_fleet.py"]  # no tests of their own
 if find_spec("flwr") is None:
-    collect_ignore_glob += ["src/fedskew/runtime/flower/*", "src/fedskew/fleet.py"]
+    collect_ignore_glob += ["src/fedskew/runtime/flower/*", "src/fedskew/experiment/fleet.py"]
 else:
     with warnings.catch_warnings():  # its typer uses a name that click will drop, and here warnings are errors
         warnings.simplefilter("ignore")

@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from fedskew import models
-from fedskew.federation import play_round, prepare, settle
+from fedskew.loop.federation import play_round, prepare, settle
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.local.store import Store

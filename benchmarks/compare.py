@@ -55,7 +55,7 @@ def page_of(folder: Path, clients: int, budget: int, seeds: int) -> Path:
     """The report of six methods that nobody trained."""
     from played import write_run
 
-    from fedskew.comparison import Comparison
+    from fedskew.compare.comparison import Comparison
     from fedskew.report.page import save_page
 
     for method in range(6):

@@ -17,7 +17,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from fedskew import models
-from fedskew.federation import play_round, prepare, settle
+from fedskew.loop.federation import play_round, prepare, settle
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.scripted import ScriptedRuntime

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 import bare
 from fedskew import data, models
-from fedskew.federation import play_round, prepare, settle
+from fedskew.loop.federation import play_round, prepare, settle
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.local.process import WorkerProcess
 from fedskew.runtime.local.runtime import LocalRuntime

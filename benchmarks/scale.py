@@ -13,9 +13,9 @@ from pathlib import Path
 
 from fedskew import models
 from fedskew.data import build_shards, from_arrays
-from fedskew.federation import play_round, prepare, settle
+from fedskew.experiment.world import store_of
+from fedskew.loop.federation import play_round, prepare, settle
 from fedskew.runtime.local.runtime import LocalRuntime
-from fedskew.world import store_of
 from rounds import method, pixels, store
 from table import Figure, report
 

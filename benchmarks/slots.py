@@ -16,8 +16,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fedskew import models
-from fedskew.federation import play_round, prepare, settle
-from fedskew.method import Setting
+from fedskew.loop.federation import play_round, prepare, settle
+from fedskew.loop.method import Setting
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.types import State

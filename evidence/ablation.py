@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from fedskew.accounting.participation import participation
-from fedskew.finished import Run
+from fedskew.experiment.result import Run
+from fedskew.experiment.schedule import Job, run_all
 from fedskew.recipe import fingerprint, load, override, resolve
-from fedskew.report.style import COLOURS, GREY, drawing, new_figure, title
-from fedskew.schedule import Job, run_all
+from fedskew.report.figures.style import COLOURS, GREY, drawing, new_figure, title
 
 HERE = Path(__file__).resolve().parent / "ablation"
 FEDERATION = {

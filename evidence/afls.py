@@ -21,15 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from fedskew.devices import Devices, draw_population
-from fedskew.federation import run, settle
-from fedskew.finished import Run
+from fedskew.accounting.devices import Devices, draw_population
+from fedskew.experiment.result import Run
+from fedskew.experiment.schedule import Job, run_all
+from fedskew.experiment.world import dataset_of, shards_of
+from fedskew.loop.federation import run, settle
 from fedskew.recipe import load, method_of, override, resolve
-from fedskew.report.style import COLOURS, GREY, drawing, new_figure, title
+from fedskew.report.figures.style import COLOURS, GREY, drawing, new_figure, title
 from fedskew.runtime.scripted import ScriptedRuntime
-from fedskew.schedule import Job, run_all
 from fedskew.types import RoundRecord
-from fedskew.world import dataset_of, shards_of
 
 HERE = Path(__file__).resolve().parent / "afls"
 DEVICES, CLASSES, REQUIRED = 10, (2, 5, 10), 0.6

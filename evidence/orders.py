@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from fedskew.accounting.traffic import total_bytes
-from fedskew.finished import Run
+from fedskew.experiment.result import Run
+from fedskew.experiment.schedule import Job, run_all
 from fedskew.recipe import load, override
-from fedskew.report.style import COLOURS, drawing, new_figure, title, with_commas
-from fedskew.schedule import Job, run_all
+from fedskew.report.figures.style import COLOURS, drawing, new_figure, title, with_commas
 from fedskew.types import RoundRecord
 
 HERE = Path(__file__).resolve().parent / "orders"

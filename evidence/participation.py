@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from fedskew.accounting.devices import Devices, draw_population
 from fedskew.accounting.participation import participation
 from fedskew.data.partitions.ownership import balanced
-from fedskew.devices import Devices, draw_population
-from fedskew.federation import run, settle
+from fedskew.loop.federation import run, settle
 from fedskew.recipe import method_of, resolve
-from fedskew.report.style import COLOURS, GREY, INK, drawing, new_figure, title
+from fedskew.report.figures.style import COLOURS, GREY, INK, drawing, new_figure, title
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.streams import stream

@@ -70,7 +70,7 @@ PAPER = {  # Table III accuracy | Table IV AD ± SDAD, where the paper gives the
 def play(setting: str, seed: int, folder: str) -> list[dict[str, Any]]:
     """Every row of one partition under one seed."""
     from fedskew import run
-    from fedskew.references import reference_rows
+    from fedskew.experiment.references import reference_rows
 
     rows: list[dict[str, Any]] = []
     world = {**COMMON, "data.folder": folder, **SETTINGS[setting]}
@@ -170,7 +170,7 @@ def paper_table() -> str:
 def draw(rows: Sequence[Mapping[str, Any]], settings: Sequence[str], path: Path) -> None:
     """Fig 8: the distribution of local accuracy over the clients of all seeds; references are grey."""
     from fedskew.accounting.fairness import ecdf
-    from fedskew.report.style import COLOURS, GREY, INK, SOFT, drawing, new_figure, title
+    from fedskew.report.figures.style import COLOURS, GREY, INK, SOFT, drawing, new_figure, title
 
     dashes: dict[str, tuple[str, str]] = {  # references: no colour
         "local only": ("--", INK),

@@ -34,8 +34,8 @@ def settings_of(setting: str, clients: int, folder: Path) -> dict[str, Any]:
 def features_of(clients: int, seed: int, folder: Path) -> Any:
     """(K, 1 + C) standardised PSI features at alpha 0.3."""
     from fedskew.distance.psi import psi_features
+    from fedskew.experiment.world import dataset_of, shards_of
     from fedskew.recipe import load, override, resolve
-    from fedskew.world import dataset_of, shards_of
 
     resolved = resolve(override(load("clust_psi_pfl"), settings_of("α 0.3", clients, folder)))
     counts = shards_of(resolved, dataset_of(resolved), seed).label_counts
@@ -109,8 +109,8 @@ def tau_tables(folder: Path) -> dict[str, str]:
 def play(setting: str, seed: int, rho: float | None, folder: Path) -> tuple[float, float, float]:
     """(accuracy, share of high incomes among examples trained on, share of clients never chosen); rho None: FedAvg."""
     from fedskew import run
+    from fedskew.experiment.world import dataset_of, shards_of
     from fedskew.recipe import load, override, resolve
-    from fedskew.world import dataset_of, shards_of
 
     recipe, changes = ("fedavg", {}) if rho is None else ("haccs", {"selection.rho": rho})
     settings = {**settings_of(setting, 100, folder), **changes}

@@ -1,6 +1,6 @@
 """The cells of the estimation tables, and how one of them is measured.
 
-Every cell is the shipped path: :func:`fedskew.probe.head_updates` on a local runtime, read by
+Every cell is the shipped path: :func:`fedskew.loop.probe.head_updates` on a local runtime, read by
 :func:`fedskew.signal.estimated`. ``rlu`` and ``bias_start`` (bias_linear that knows the start model's mean softmax) look at 100
 auxiliary inputs, ten of each class, which are taken out of the training rows before these are dealt out: no client owns
 one. Test rows are never used.
@@ -16,13 +16,13 @@ from torch import nn
 
 from fedskew import models
 from fedskew.data import Dataset, Shards, build_shards, load
-from fedskew.probe import head_updates
+from fedskew.experiment.world import store_of
+from fedskew.loop.probe import head_updates
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.signal.estimated import estimated
 from fedskew.signal.estimators import estimate
 from fedskew.signal.quality import estimation_quality
 from fedskew.types import Floats, HeadUpdates, Ints
-from fedskew.world import store_of
 
 CLIENTS, AUXILIARY, WHOLE = 20, 100, 1 << 20
 SHIPPED = ("eq7_raw", "sqrt_raw", "eq7_delta", "sqrt_delta", "bias_linear", "rlu")  # the order of METHODS 8.3

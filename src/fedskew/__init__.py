@@ -15,9 +15,9 @@ from fedskew.streams import stream
 from fedskew.version import __version__
 
 if TYPE_CHECKING:
-    from fedskew.comparison import Comparison
-    from fedskew.experiment import run
-    from fedskew.finished import Run
+    from fedskew.compare.comparison import Comparison
+    from fedskew.experiment.local import run
+    from fedskew.experiment.result import Run
 
 __all__ = ["STAGES", "Comparison", "FedskewError", "Run", "__version__", "run", "stream"]
 
@@ -27,11 +27,11 @@ STAGES = ("signal", "distance", "clustering", "selection", "procedure", "aggrega
 def __getattr__(name: str) -> Any:
     """``run``, ``Run`` and ``Comparison`` bring much machinery along: loaded when they are first asked for."""
     if name == "Comparison":
-        from fedskew import comparison
+        from fedskew.compare import comparison
 
         return comparison.Comparison
     if name in ("run", "Run"):
-        from fedskew import experiment
+        from fedskew.experiment import local
 
-        return getattr(experiment, name)
+        return getattr(local, name)
     raise AttributeError(f"module 'fedskew' has no attribute {name!r}")

@@ -1,5 +1,5 @@
 """``python -m fedskew``."""
 
-from fedskew.cli import main
+from fedskew.cli.main import main
 
 main()

@@ -25,8 +25,8 @@ from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
-from fedskew.comparison import Comparison  # noqa: E402
-from fedskew.live import Watched, live_page  # noqa: E402
+from fedskew.compare.comparison import Comparison  # noqa: E402
+from fedskew.report.live import Watched, live_page  # noqa: E402
 from fedskew.report.page import save_page  # noqa: E402
 
 FLAGS = (

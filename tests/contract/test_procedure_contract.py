@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedskew.method import Stage
+from fedskew.loop.method import Stage
 from fedskew.procedure import PROCEDURES
 from fedskew.recipe import check_options
-from fedskew.schema import options_of
+from fedskew.recipe.schema import options_of
 from fedskew.testing import World
 from fedskew.types import Answer, Ask, AskShares, Plan, Stateful, View, needs_of
 

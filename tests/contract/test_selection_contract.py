@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedskew.recipe import check_options
-from fedskew.schema import options_of
+from fedskew.recipe.schema import options_of
 from fedskew.selection import SELECTIONS
 from fedskew.testing import WORLDS, World, check_selection, play
 from fedskew.types import Stateful

@@ -13,7 +13,7 @@ from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedskew.fleet import client_app, read_settings, recipe_model, recipe_share, recipe_test
+from fedskew.experiment.fleet import client_app, read_settings, recipe_model, recipe_share, recipe_test
 from fedskew.runtime.flower.task import Task
 
 TASK = Task(10, recipe_share, recipe_model, recipe_test)

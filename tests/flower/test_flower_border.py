@@ -13,8 +13,8 @@ from fake_grid import TASK, FakeGrid, server_context
 from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 
 from fedskew.errors import RecipeError, RoundFailed, RunError
-from fedskew.experiment import run
-from fedskew.fleet import read_settings, serve
+from fedskew.experiment.fleet import read_settings, serve
+from fedskew.experiment.local import run
 from fedskew.records import read_json, read_rounds
 from fedskew.runtime.flower import records
 from fedskew.runtime.flower.exchange import Letter, exchange

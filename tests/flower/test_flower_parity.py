@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed: make test-flower has it")
 from fake_grid import TASK, FakeGrid, server_context
 
-from fedskew.experiment import run
-from fedskew.fleet import serve
+from fedskew.experiment.fleet import serve
+from fedskew.experiment.local import run
 from fedskew.recipe import load, override
 
 SMALL = {"data.clients": 8, "run.rounds": 4, "run.clients_per_round": 4, "partition.use": "dirichlet"}

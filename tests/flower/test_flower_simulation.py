@@ -10,8 +10,8 @@ pytest.importorskip("ray", reason="Flower's simulation engine is not installed")
 from real_fleet import finish, make_app, run_app
 
 from fedskew.deploy import local_fleet
-from fedskew.experiment import run
-from fedskew.finished import Run
+from fedskew.experiment.local import run
+from fedskew.experiment.result import Run
 
 
 def test_an_app_on_ray(tmp_path):

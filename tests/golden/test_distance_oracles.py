@@ -26,7 +26,7 @@ from fedskew.distance.skew import (
     jensen_shannon_skew,
     wpsi,
 )
-from fedskew.omega import omega_balanced, omega_reverse
+from fedskew.labels.omega import omega_balanced, omega_reverse
 from fedskew.types import Signal
 
 PAIR = np.array([[0.7, 0.2, 0.1, 0.0], [0.1, 0.2, 0.3, 0.4]])

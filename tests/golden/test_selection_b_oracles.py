@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from fedskew.accounting.participation import participation
-from fedskew.balance import build_greedily, evaluate, pose, solve
 from fedskew.data.partitions.ownership import balanced
+from fedskew.labels.balance import build_greedily, evaluate, pose, solve
 from fedskew.selection.bacsa import bacsa
 from fedskew.selection.fed_cbs import draw_groups, qcid
 from fedskew.selection.greedy_balance import greedy_balance

@@ -13,13 +13,13 @@ from torch import nn  # noqa: E402
 
 from fedskew import data, models  # noqa: E402
 from fedskew.data import build_shards  # noqa: E402
+from fedskew.experiment.world import store_of  # noqa: E402
 from fedskew.runtime.local import linear  # noqa: E402
 from fedskew.runtime.local.flat import FlatModule  # noqa: E402
 from fedskew.runtime.local.runtime import LocalRuntime  # noqa: E402
 from fedskew.runtime.local.trainer import Trainer, fits_linear  # noqa: E402
 from fedskew.streams import stream  # noqa: E402
 from fedskew.types import LocalJob  # noqa: E402
-from fedskew.world import store_of  # noqa: E402
 
 JOBS = [
     LocalJob(epochs=2, batch=16, lr=0.1),

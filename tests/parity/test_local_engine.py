@@ -17,13 +17,13 @@ import fedskew  # noqa: E402
 from fedskew import data, models  # noqa: E402
 from fedskew.data import build_shards  # noqa: E402
 from fedskew.errors import RunError, WorkerError  # noqa: E402
+from fedskew.experiment.world import store_of  # noqa: E402
 from fedskew.runtime.local.flat import FlatModule  # noqa: E402
 from fedskew.runtime.local.runtime import LocalRuntime  # noqa: E402
 from fedskew.runtime.local.step import AutogradStep, FusedMLPStep, step_for  # noqa: E402
 from fedskew.runtime.local.trainer import draw_rows  # noqa: E402
 from fedskew.streams import stream  # noqa: E402
 from fedskew.types import LocalJob  # noqa: E402
-from fedskew.world import store_of  # noqa: E402
 
 
 @pytest.fixture(scope="module")

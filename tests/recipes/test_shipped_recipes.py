@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedskew.devices import Devices, draw_population
-from fedskew.federation import run, settle
+from fedskew.accounting.devices import Devices, draw_population
+from fedskew.loop.federation import run, settle
 from fedskew.recipe import load, method_of, override, resolve, shipped
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.types import Layout

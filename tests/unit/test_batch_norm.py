@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from fedskew.errors import RecipeError
-from fedskew.federation import run, settle
+from fedskew.loop.federation import run, settle
+from fedskew.loop.training import score_clients
 from fedskew.recipe import method_of, resolve
 from fedskew.records import checkpoint_bytes, read_checkpoint
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.types import Layout, Scores
-from fedskew.waves import score_clients
 
 LAYOUT = Layout.of([("w", (2,), "weight"), ("running_mean", (1,), "buffer"), ("seen", (), "counter")])
 COUNTS = np.array([[10, 0], [0, 10], [5, 5]])

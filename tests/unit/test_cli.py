@@ -16,7 +16,8 @@ pytest.importorskip("torch")
 
 from typer.testing import CliRunner
 
-from fedskew import cli, data
+from fedskew import data
+from fedskew.cli import main as cli
 from fedskew.errors import FedskewError
 
 runner = CliRunner()

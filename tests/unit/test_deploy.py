@@ -13,7 +13,7 @@ import pytest
 from fedskew.deploy.app import write_app
 from fedskew.deploy.traffic import ARRAYS_OVERHEAD_BYTES, OVERHEAD_BYTES, compare
 from fedskew.errors import RunFolderError
-from fedskew.experiment import run
+from fedskew.experiment.local import run
 from fedskew.recipe import load, resolve
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fedskew.aggregation import AGGREGATIONS
 from fedskew.errors import RoundFailed, RunError
-from fedskew.federation import Method, Stage, play_round, prepare, run, settle
+from fedskew.loop.federation import Method, Stage, play_round, prepare, run, settle
 from fedskew.procedure import PROCEDURES
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime

@@ -14,15 +14,15 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from fedskew import cli_measure
+from fedskew.cli import measure as cli_measure
 from fedskew.data import load
 from fedskew.errors import FedskewError
+from fedskew.experiment.world import shards_of
 from fedskew.measure.groups import PAPER_RULES
 from fedskew.measure.privacy import NoiseRow, PrivacyTable, Spread
 from fedskew.recipe import resolve
 from fedskew.records import no_none
-from fedskew.report.tables import noise_table
-from fedskew.world import shards_of
+from fedskew.report.terminal.measurement_tables import noise_table
 
 pytest.importorskip("pyarrow")
 

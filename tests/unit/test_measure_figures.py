@@ -9,13 +9,13 @@ import pytest
 
 from fedskew.errors import DataError
 from fedskew.measure import Counts, Measurement, measure
-from fedskew.report.client_map import draw_map, principal_plane
-from fedskew.report.figures import FIGURES, save_figures
-from fedskew.report.heatmap import MOST_BANDS, draw_heatmap, make_bands, sort_clients
-from fedskew.report.psi_bars import halves
-from fedskew.report.silhouette_curve import best_by_count
-from fedskew.report.sizes import draw_sizes, size_bins
-from fedskew.report.style import drawing, save
+from fedskew.report.figures.client_map import draw_map, principal_plane
+from fedskew.report.figures.heatmap import MOST_BANDS, draw_heatmap, make_bands, sort_clients
+from fedskew.report.figures.measurement import FIGURES, save_figures
+from fedskew.report.figures.psi_bars import halves
+from fedskew.report.figures.silhouette_curve import best_by_count
+from fedskew.report.figures.sizes import draw_sizes, size_bins
+from fedskew.report.figures.style import drawing, save
 
 pytest.importorskip("matplotlib")
 

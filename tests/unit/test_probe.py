@@ -7,8 +7,8 @@ import pytest
 
 from fedskew.accounting.traffic import total_bytes
 from fedskew.errors import RecipeError
-from fedskew.federation import prepare, settle
-from fedskew.probe import find_head, head_updates
+from fedskew.loop.federation import prepare, settle
+from fedskew.loop.probe import find_head, head_updates
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.faults import Faults, FaultyRuntime
 from fedskew.runtime.replies import Reply

@@ -11,8 +11,8 @@ from fedskew.accounting.traffic import total_bytes
 from fedskew.data.partitions import PARTITIONS
 from fedskew.data.partitions.partition import Pool
 from fedskew.errors import RecipeError
-from fedskew.federation import run, settle
-from fedskew.omega import omega, omega_balanced, threshold
+from fedskew.labels.omega import omega, omega_balanced, threshold
+from fedskew.loop.federation import run, settle
 from fedskew.procedure.adaptive import adaptive, plateau, reported_loss
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.replies import Reply

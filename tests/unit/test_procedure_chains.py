@@ -9,8 +9,8 @@ import pytest
 
 from fedskew.accounting.traffic import total_bytes
 from fedskew.errors import RecipeError, RunError
-from fedskew.federation import run, settle
-from fedskew.omega import omega, omega_balanced
+from fedskew.labels.omega import omega, omega_balanced
+from fedskew.loop.federation import run, settle
 from fedskew.procedure.chains import chains
 from fedskew.procedure.groups import Labels, choose_count, deal, fill_greedily, improve_by_swaps
 from fedskew.recipe import method_of, resolve

@@ -122,7 +122,7 @@ class Refuse:
             raise ImportError(f"{name} must not be needed")
 
 sys.meta_path.insert(0, Refuse())
-import fedskew.recipe, fedskew.federation, fedskew.records, fedskew.cli, fedskew.runtime.scripted
+import fedskew.recipe, fedskew.loop.federation, fedskew.records, fedskew.cli.main, fedskew.runtime.scripted
 fedskew.recipe.method_of(fedskew.recipe.resolve(fedskew.recipe.load("fedavg")))
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedskew.accounting.traffic import total_bytes
-from fedskew.federation import run, settle
+from fedskew.loop.federation import run, settle
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.scripted import ScriptedRuntime
 

@@ -21,7 +21,7 @@ from fedskew.distance.skew import (
     wpsi,
 )
 from fedskew.errors import RecipeError, SignalError
-from fedskew.omega import omega, omega_balanced, omega_reverse
+from fedskew.labels.omega import omega, omega_balanced, omega_reverse
 
 tables = hnp.arrays(np.int64, st.tuples(st.integers(2, 9), st.integers(1, 6)), elements=st.integers(0, 40)).map(
     lambda table: table + (table.sum(axis=1, keepdims=True) == 0)

@@ -17,8 +17,8 @@ from typing import Any
 
 from ..errors import DataError, did_you_mean
 from .cache import cache_folder, is_cached, is_stale, open_cached, read_meta, store, workspace
-from .client import Progress, download
 from .dataset import Dataset
+from .packages import Progress, download
 from .sources import SOURCES, Source
 from .sources.hub import read_hub
 

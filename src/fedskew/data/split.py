@@ -23,9 +23,9 @@ from ..errors import DataError, did_you_mean
 from ..streams import stream
 from ..types import Ints, Params, frozen
 from .arrays import fit_scale
-from .client_test import discard, match, split_clients
 from .dataset import Dataset
 from .partitions import PARTITIONS, Partition, Pool
+from .test_sets import discard, match, split_clients
 from .text import fit_vocabulary
 
 ClientTest: TypeAlias = Literal["auto", "split", "matched", "none"]

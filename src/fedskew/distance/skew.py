@@ -4,7 +4,7 @@
   clients, JSD the normalised generalised Jensen-Shannon distance, EMD the root of the mean ``w1_values`` over pairs.
 - WPSI of Clust-PSI-PFL (paper 004; METHODS 2.11).
 - omega of AFLS (paper 003; METHODS 2.12): mean KL of the average client from each client, reference first, from
-  :mod:`fedskew.omega`.
+  :mod:`fedskew.labels.omega`.
 
 Differs from the papers: nothing in the values. All are computed without pairs, in O(K C log K): a million clients take
 seconds.
@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from fedskew.distance.psi import psi_terms
 from fedskew.errors import SignalError
-from fedskew.omega import omega, omega_reverse
+from fedskew.labels.omega import omega, omega_reverse
 from fedskew.types import Floats, Ints, frozen
 
 

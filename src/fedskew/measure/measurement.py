@@ -9,16 +9,16 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedskew.distance import SkewFigures, skew_figures
+from fedskew.labels.omega import cap_classes, omega_balanced, reaches
 from fedskew.measure.counts import Counts
 from fedskew.measure.groups import Grouping, group, rules_for
 from fedskew.measure.yardsticks import hd_by_chance, one_class_each
-from fedskew.omega import cap_classes, omega_balanced, reaches
 from fedskew.recipe import check_options, find, stage_options
 from fedskew.types import Floats, Signal
 
 Options: TypeAlias = Mapping[str, Mapping[str, Any]]
 AFLS_CLASSES = 2  # METHODS 6.4: sequential when clients are as one-sided as with 2 classes each
-MOST_DRAWN = 18  # clusters a figure can tell apart, see fedskew.report.style
+MOST_DRAWN = 18  # clusters a figure can tell apart, see fedskew.report.figures.style
 
 
 @dataclass(frozen=True, eq=False)

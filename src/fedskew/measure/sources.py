@@ -16,10 +16,10 @@ import numpy as np
 from fedskew import data as datasets
 from fedskew.data import Shards
 from fedskew.errors import RunFolderError
+from fedskew.experiment.world import shards_of
 from fedskew.measure.counts import Counts, plural, settle
 from fedskew.recipe import load, resolve
 from fedskew.records import CLIENTS, RECIPE, RUN
-from fedskew.world import shards_of
 
 Progress = Callable[[int | None, int | None, str], None]
 

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from fedskew.errors import RecipeError
-from fedskew.omega import omega, reaches, threshold
+from fedskew.labels.omega import omega, reaches, threshold
 from fedskew.procedure.groups import Broken, Builder, Kind, Relay, choose_count, cut, labels_of, link, predicted_omega
 from fedskew.types import Floats, Ints, Memory, Plan, Stateful, View, needs
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fedskew.omega import threshold
+from fedskew.labels.omega import threshold
 from fedskew.procedure.groups import Broken, Builder, Kind, Relay, choose_count, cut, labels_of, link, predicted_omega
 from fedskew.types import Ints, Plan, View, needs
 

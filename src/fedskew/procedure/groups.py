@@ -23,9 +23,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 import scipy
 
-from fedskew.balance import target_of
 from fedskew.errors import RunError
-from fedskew.omega import omega, reaches
+from fedskew.labels.balance import target_of
+from fedskew.labels.omega import omega, reaches
 from fedskew.types import Chain, Floats, Ints, Plan, View
 
 Kind: TypeAlias = Literal["random", "balanced", "clusters"]

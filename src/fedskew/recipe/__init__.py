@@ -5,10 +5,10 @@ names another recipe, one level deep. Everything is checked before anything runs
 resolved recipe says everything about a run but its seed.
 """
 
+from fedskew.recipe.building import fingerprint, job_of, method_of
 from fedskew.recipe.catalogue import PLAIN_TABLES, REGISTRIES, Table, check_options, find, stage_options
 from fedskew.recipe.reading import expand, load, merge, override, read_assignments, shipped
 from fedskew.recipe.resolving import resolve
-from fedskew.recipe.using import fingerprint, job_of, method_of
 
 __all__ = [
     "PLAIN_TABLES", "REGISTRIES", "Table", "check_options", "expand", "find", "fingerprint", "job_of", "load", "merge",

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fedskew import aggregation, clustering, distance, models, procedure, selection, signal
+from fedskew.accounting.devices import Devices
 from fedskew.data.partitions import PARTITIONS
-from fedskew.devices import Devices
 from fedskew.errors import RecipeError, did_you_mean
+from fedskew.recipe.schema import Option, check_value, options_of
 from fedskew.runtime.faults import Faults
-from fedskew.schema import Option, check_value, options_of
 from fedskew.types import LocalJob, Stateful
 
 Table = dict[str, Any]

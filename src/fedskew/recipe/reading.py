@@ -15,7 +15,7 @@ from fedskew.recipe.catalogue import Table
 
 def shipped() -> dict[str, Path]:
     """Recipes that come with the package, by name."""
-    folder = Path(str(resources.files("fedskew") / "recipes"))
+    folder = Path(str(resources.files("fedskew") / "recipe" / "shipped"))
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 

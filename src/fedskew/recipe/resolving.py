@@ -18,8 +18,8 @@ from fedskew.recipe.catalogue import (
     find,
     stage_options,
 )
-from fedskew.recipe.fitting import check_neighbours
-from fedskew.schema import options_of
+from fedskew.recipe.compatibility import check_neighbours
+from fedskew.recipe.schema import options_of
 
 
 def resolve(raw: Mapping[str, Any]) -> Table:

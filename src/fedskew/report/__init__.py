@@ -1,4 +1,4 @@
-"""What a person reads at the end: tables in the terminal and figures on disk.
+"""What a person reads at the end: tables in the ``terminal``, ``figures`` on disk, the ``page`` that opens in a browser.
 
-``tables`` (rich) and ``figures`` (matplotlib, the optional extra ``fedskew[report]``: only imported when a figure is drawn).
+``live`` serves the page while runs go on, ``exports`` hands runs to other tools, ``amounts`` writes numbers with units.
 """

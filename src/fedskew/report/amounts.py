@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from fedskew.accounting.targets import Reduction
-from fedskew.estimates import Estimate
-from fedskew.scores import Metric
+from fedskew.compare.estimates import Estimate
+from fedskew.compare.scores import Metric
 
 STEPS: dict[str, tuple[tuple[float, str], ...]] = {
     "bytes": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")),
@@ -53,7 +53,7 @@ def unit_for(value: float, kind: str) -> tuple[float, str]:
 def estimate_text(found: Estimate, metric: Metric) -> str:
     """Mean and half interval; ``>`` where some seeds never reached the target, and how many.
 
-    >>> from fedskew.scores import METRICS
+    >>> from fedskew.compare.scores import METRICS
     >>> estimate_text(Estimate(0.9, 0.88, 0.92, 5), METRICS[0]), estimate_text(Estimate(30.0, 20, 40, 5, 2), METRICS[6])
     ('0.900 ±0.020', '>30 (2 of 5 never)')
     >>> estimate_text(Estimate(4.63e6, 4.39e6, 4.87e6, 5), METRICS[12])

@@ -18,7 +18,7 @@ Differs from the paper:
   chosen once; ``"penalty_raw"`` is the term as printed, beside the group balance (wants gamma near 0.001). METHODS 4.8 divides
   the bonus by the SNR; that would reward bad channels, so here ``use_snr`` multiplies it by s_k inside the root.
 - theta of eq 11 only rescales gamma; it is 1 / median SNR, so that s_k has no unit.
-- ``solver``: the paper does not say how its mixed-integer problem is solved. See :mod:`fedskew.balance`.
+- ``solver``: the paper does not say how its mixed-integer problem is solved. See :mod:`fedskew.labels.balance`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from typing import Literal
 
 import numpy as np
 
-from fedskew.balance import Balance, Solver, pose, solve, target_of
 from fedskew.errors import RecipeError, RunError
+from fedskew.labels.balance import Balance, Solver, pose, solve, target_of
 from fedskew.types import Floats, Ints, Signal, View, needs
 
 SNR_RANGE = (0.1, 10.0)  # of the median

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedskew.balance import ENUMERATE_UP_TO, Solver, count_subsets, pose, solve, target_of
+from fedskew.labels.balance import ENUMERATE_UP_TO, Solver, count_subsets, pose, solve, target_of
 from fedskew.selection.bacsa import signal_of
 from fedskew.streams import stream
 from fedskew.types import Ints, View, needs

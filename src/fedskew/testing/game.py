@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedskew.method import Stage
+from fedskew.loop.method import Stage
 from fedskew.streams import stream
 from fedskew.testing.world import HEAD, World
 from fedskew.types import (

@@ -6,10 +6,10 @@ NaN has one meaning everywhere: not known yet.
 
 from fedskew.types.arrays import Bools, Floats, Ids, Ints, Memory, Params, frozen
 from fedskew.types.clients import Clustering, Geometry, HeadUpdates, Population, Signal
-from fedskew.types.door import Auxiliary, Description, Runtime
 from fedskew.types.layout import Block, Layout
 from fedskew.types.plan import Chain, Ends, LocalJob, Plan, Replies, Scores, Wave
 from fedskew.types.record import Cost, RoundRecord, Transfer
+from fedskew.types.runtime import Auxiliary, Description, Runtime
 from fedskew.types.stage import Stateful, needs, needs_of
 from fedskew.types.state import Aftermath, Feedback, State
 from fedskew.types.view import Answer, Ask, AskLoss, AskShares, AskSlots, AskTrial, AskUpdates, View

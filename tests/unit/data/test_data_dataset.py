@@ -155,7 +155,7 @@ def test_recipes_and_digits_are_read_without_the_slow_imports() -> None:
     import subprocess
     import sys
 
-    code = """import sys, fedskew.recipe as r, fedskew.world as w
+    code = """import sys, fedskew.recipe as r, fedskew.experiment.world as w
 w.dataset_of(r.resolve(r.load("fedlecc")))
 print([m for m in ("scipy.spatial", "scipy.sparse", "scipy.optimize", "scipy.special", "sklearn") if m in sys.modules])"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

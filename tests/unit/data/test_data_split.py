@@ -10,7 +10,7 @@ import pytest
 
 from fedskew.data import PARTITIONS, Dataset, build_shards, from_arrays, load
 from fedskew.data.cache import open_cached, store, workspace
-from fedskew.data.client_test import largest_remainder, match
+from fedskew.data.test_sets import largest_remainder, match
 from fedskew.errors import DataError
 
 RNG = np.random.default_rng(0)

@@ -10,8 +10,8 @@ import pytest
 
 from fedskew import run
 from fedskew.errors import RecipeError, RunError
-from fedskew.federation import run as play
-from fedskew.federation import settle
+from fedskew.loop.federation import run as play
+from fedskew.loop.federation import settle
 from fedskew.procedure.ifca import best_set, ifca
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.replies import Reply
@@ -322,8 +322,8 @@ def test_fedsoft_draws_by_importance():
 
 
 def test_shares_of_examples_go_to_the_model_with_the_lowest_loss():
+    from fedskew.experiment.world import factory_of, shards_of, store_of
     from fedskew.runtime.local.runtime import LocalRuntime
-    from fedskew.world import factory_of, shards_of, store_of
 
     resolved = resolve({"data": {"use": "custom", "client_test": "split"}, "model": {"use": "logistic"}})
     from fedskew.data import from_arrays

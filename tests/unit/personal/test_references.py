@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedskew import references, run
+from fedskew import run
 from fedskew.data import build_shards, from_arrays, from_client_ids
 from fedskew.errors import RunError
-from fedskew.references import majority_class, reference_rows, sample_passes
+from fedskew.experiment import references
+from fedskew.experiment.references import majority_class, reference_rows, sample_passes
 
 SETTINGS = {
     "run.rounds": 4,

@@ -7,8 +7,8 @@ import pytest
 
 from fedskew import run as run_recipe
 from fedskew.errors import RecipeError, RunError
-from fedskew.federation import run, settle
-from fedskew.method import Method, Stage
+from fedskew.loop.federation import run, settle
+from fedskew.loop.method import Method, Stage
 from fedskew.procedure import PROCEDURES
 from fedskew.procedure.per_cluster import homes_of
 from fedskew.recipe import load, method_of, override, resolve

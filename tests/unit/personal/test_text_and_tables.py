@@ -12,8 +12,8 @@ from fedskew import run
 from fedskew.data import build_shards, from_arrays
 from fedskew.data.text import UNKNOWN, fit_vocabulary
 from fedskew.errors import RecipeError
+from fedskew.experiment.world import factory_of
 from fedskew.recipe import resolve
-from fedskew.world import factory_of
 
 FOLDER = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_shared = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"{FOLDER} is not there")
@@ -119,10 +119,10 @@ def test_a_label_nobody_trains_on_is_tested_and_wrong():
 def test_a_client_tested_on_a_label_it_never_saw():
     """Client 0 trains on class 0 only; one of its four test rows is of class 1: wrong, in its accuracy and in AD."""
     from fedskew.accounting.fairness import fairness
+    from fedskew.experiment.world import store_of
     from fedskew.models import build
     from fedskew.runtime.local.runtime import LocalRuntime
     from fedskew.types import LocalJob
-    from fedskew.world import store_of
 
     x, owners = np.ones((40, 2), np.float32), np.repeat([0, 1], 20)
     from fedskew.data import from_client_ids

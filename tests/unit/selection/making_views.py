@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedskew.method import Stage
+from fedskew.loop.method import Stage
 from fedskew.types import Answer, AskLoss, Clustering, Population, Signal, View
 
 NAN = float("nan")

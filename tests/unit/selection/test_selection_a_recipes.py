@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from fedskew.devices import Devices, draw_population
-from fedskew.federation import run, settle
+from fedskew.accounting.devices import Devices, draw_population
+from fedskew.loop.federation import run, settle
 from fedskew.recipe import expand, load, method_of, resolve
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.selection import SELECTIONS

@@ -8,7 +8,8 @@ from math import comb
 import numpy as np
 import pytest
 
-from fedskew.balance import (
+from fedskew.errors import RunError
+from fedskew.labels.balance import (
     ENUMERATE_UP_TO,
     build_greedily,
     count_subsets,
@@ -19,7 +20,6 @@ from fedskew.balance import (
     solve_exactly,
     subsets,
 )
-from fedskew.errors import RunError
 
 
 def problem_of(seed, clients=11, classes=4, *, plain=False):
@@ -73,7 +73,7 @@ def test_exact_is_the_best_of_all_subsets(m, seed):
 def test_exact_in_many_chunks(monkeypatch):
     problem = problem_of(5)
     whole = solve_exactly(problem, 4, np.random.default_rng(0))
-    monkeypatch.setattr("fedskew.balance.CHUNK", 7)
+    monkeypatch.setattr("fedskew.labels.balance.CHUNK", 7)
     assert solve_exactly(problem, 4, np.random.default_rng(0)).tolist() == whole.tolist()
 
 

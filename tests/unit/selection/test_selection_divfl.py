@@ -9,7 +9,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from fedskew.errors import RecipeError, RunError
-from fedskew.federation import run, settle
+from fedskew.loop.federation import run, settle
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime

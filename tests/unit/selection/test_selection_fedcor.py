@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 
 from fedskew.accounting.traffic import total_bytes
 from fedskew.errors import RecipeError
-from fedskew.federation import run, settle
+from fedskew.loop.federation import run, settle
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.selection import loss_process

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedskew.errors import RecipeError
-from fedskew.federation import run, settle
+from fedskew.loop.federation import run, settle
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime

@@ -6,7 +6,7 @@ import numpy as np
 from making_views import view_of
 
 from fedskew.aggregation import AGGREGATIONS
-from fedskew.federation import Method, Stage, run, settle
+from fedskew.loop.federation import Method, Stage, run, settle
 from fedskew.procedure import PROCEDURES
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.selection.round_robin import round_robin, take_turns

@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 
 from typer.testing import CliRunner
 
-from fedskew import cli
+from fedskew.cli import main as cli
 from fedskew.errors import FedskewError
 from fedskew.records import RESULT
 
@@ -86,7 +86,7 @@ def test_json_holds_all_figures(compared):
 
 
 def test_the_runs_keep_label_counts_and_clusters(compared):
-    from fedskew.history import read_history
+    from fedskew.experiment.history import read_history
 
     out, _ = compared
     histories = [read_history(cell) for cell in cells(out)]

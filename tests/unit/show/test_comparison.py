@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 
 from fedskew.accounting.targets import first_held
-from fedskew.comparison import Comparison, _each_once
+from fedskew.compare.comparison import Comparison, _each_once
+from fedskew.compare.estimates import Estimate, mean_interval, paired_difference
+from fedskew.compare.scores import METRICS, scores_of, to_target
 from fedskew.errors import DataError, RunFolderError
-from fedskew.estimates import Estimate, mean_interval, paired_difference
-from fedskew.history import History
+from fedskew.experiment.history import History
 from fedskew.report.amounts import change_text, estimate_text
-from fedskew.scores import METRICS, scores_of, to_target
 from fedskew.types import Chain, Cost, RoundRecord, Transfer
 
 METRIC = {metric.key: metric for metric in METRICS}

@@ -9,10 +9,10 @@ import types
 import pytest
 from played import write_run
 
-from fedskew import exports
-from fedskew.comparison import Comparison
+from fedskew.compare.comparison import Comparison
 from fedskew.errors import DataError
-from fedskew.exports import flat, to_mlflow, to_parquet, to_tensorboard
+from fedskew.report import exports
+from fedskew.report.exports import flat, to_mlflow, to_parquet, to_tensorboard
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_parquet_tables_can_be_read_back(comparison, tmp_path):
 
 def test_figures_for_papers_show_the_means(comparison, tmp_path):
     pytest.importorskip("matplotlib")
-    from fedskew.report.paper import draw_curves, draw_ecdf, save_paper_figures
+    from fedskew.report.figures.paper import draw_curves, draw_ecdf, save_paper_figures
 
     line = draw_curves(comparison).axes[0].get_lines()[0]
     first, second = (history.rounds for history in comparison.entries[0].histories)

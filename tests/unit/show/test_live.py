@@ -9,7 +9,7 @@ from urllib.request import Request, urlopen
 import pytest
 from played import write_run
 
-from fedskew.live import Watched, live_page
+from fedskew.report.live import Watched, live_page
 
 
 def get(address, **headers):

@@ -11,8 +11,8 @@ import numpy as np
 from played import write_run
 from typer.testing import CliRunner
 
-from fedskew import cli
-from fedskew.comparison import Comparison
+from fedskew.cli import main as cli
+from fedskew.compare.comparison import Comparison
 from fedskew.errors import FedskewError
 from fedskew.report.page import page_html, payload_of, save_page
 

@@ -20,17 +20,18 @@ from rich.console import Console
 from test_comparison import history
 from typer.testing import CliRunner
 
-from fedskew import Run, cli, run
-from fedskew.cli_compare import want_references
-from fedskew.comparison import Comparison
+from fedskew import Run, run
+from fedskew.cli import main as cli
+from fedskew.cli.compare import want_references
+from fedskew.compare.comparison import Comparison
+from fedskew.compare.contenders import add_references, line_up
 from fedskew.errors import FedskewError, RunError, RunFolderError
-from fedskew.exports import _runs
-from fedskew.lineup import add_references, line_up
+from fedskew.experiment.references import reference_rows, with_references
 from fedskew.records import CHECKPOINT, COMPUTED, REFERENCES, RESULT, read_references, write_references
-from fedskew.references import reference_rows, with_references
-from fedskew.report.comparison_table import show_comparison
+from fedskew.report.exports import _runs
+from fedskew.report.figures.paper import draw_ecdf
 from fedskew.report.page import payload_of
-from fedskew.report.paper import draw_ecdf
+from fedskew.report.terminal.comparison import show_comparison
 
 runner = CliRunner()
 SMALL = ["--set", "run.rounds=2", "--set", "model.use=logistic", "--quiet", "--workers", "1"]
@@ -105,7 +106,7 @@ def test_json_keeps_them_apart_from_the_scores(compared):
 
 def test_a_folder_read_later_shows_them_without_computing(compared, monkeypatch):
     out, _ = compared
-    monkeypatch.setattr("fedskew.references.reference_rows", None)  # calling it would fail
+    monkeypatch.setattr("fedskew.experiment.references.reference_rows", None)  # calling it would fail
     found = Comparison.read(out)
     assert [entry.label for entry in found.entries] == ["clust_psi_pfl", "fedavg"]
     assert [entry.label for entry in found.references] == list(ALL)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from ...errors import DataError
 from ..arrays import from_arrays
-from ..client import Package
 from ..dataset import Dataset
+from ..packages import Package
 from .idx import read_arrays
 from .source import Arrays, Hub, Info, Source
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from ...errors import DataError
 from ..arrays import from_arrays
-from ..client import Package
 from ..dataset import Dataset
+from ..packages import Package
 from .source import Arrays, Hub, Info, Source, read_npz
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")

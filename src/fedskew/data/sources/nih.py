@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from ...errors import DataError
 from ..arrays import from_arrays
-from ..client import Package
 from ..dataset import Dataset
+from ..packages import Package
 from .source import Info, Source, find_one, read_npz
 
 TABLE = "Data_Entry_2017_v2020.csv"

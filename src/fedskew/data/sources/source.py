@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import DataError
-from ..client import Package
 from ..dataset import Dataset
+from ..packages import Package
 
 
 @dataclass(frozen=True)

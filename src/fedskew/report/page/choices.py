@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedskew.history import History
+from fedskew.experiment.history import History
 from fedskew.report.page.federation import Order
 from fedskew.types import Floats, Ints
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from fedskew.distance import skew_figures
 from fedskew.errors import FedskewError
-from fedskew.history import History
+from fedskew.experiment.history import History
 from fedskew.measure.counts import Counts, settle
 from fedskew.measure.groups import PAPER_RULES, Grouping, group
 from fedskew.measure.measurement import Measurement, measure, signal_of
 from fedskew.measure.sources import counts_of_run
 from fedskew.measure.wording import verdict
-from fedskew.report.client_map import principal_plane
-from fedskew.report.heatmap import make_bands, sort_clients
+from fedskew.report.figures.client_map import principal_plane
+from fedskew.report.figures.heatmap import make_bands, sort_clients
 from fedskew.types import Ints
 
 MOST_MEASURED = 2_000  # clients: above, three groupings take longer than a person waits for a report

@@ -9,9 +9,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from fedskew.comparison import Comparison
+from fedskew.compare.comparison import Comparison
 from fedskew.errors import DataError
-from fedskew.history import Resource
+from fedskew.experiment.history import Resource
 from fedskew.measure.payload import plain
 from fedskew.report.page.payload import payload_of
 

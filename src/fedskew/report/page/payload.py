@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from fedskew.comparison import Comparison
+from fedskew.compare.comparison import Comparison
+from fedskew.compare.contenders import shared_text
+from fedskew.compare.ranking import ComparisonTable, Entry, TableRow
+from fedskew.compare.scores import Metric
 from fedskew.errors import RunFolderError
-from fedskew.history import RESOURCES, History, Resource
-from fedskew.lineup import shared_text
-from fedskew.ranking import ComparisonTable, Entry, TableRow
+from fedskew.experiment.history import RESOURCES, History, Resource
 from fedskew.report.amounts import change_text, difference_text, estimate_text
-from fedskew.report.comparison_table import ACCURACY, DIFFERENCES, caption, shown_metrics, title_of
 from fedskew.report.page.choices import Budget, chains_of, raster_of
 from fedskew.report.page.federation import Groups, federation_of
-from fedskew.scores import Metric
+from fedskew.report.terminal.comparison import ACCURACY, DIFFERENCES, caption, shown_metrics, title_of
 from fedskew.types import Floats
 from fedskew.version import __version__
 

@@ -5,5 +5,5 @@
 ``registry.py``  client number <-> Flower node     ``task.py``      what a user brings: data and model
 ``answers.py``   replies, checked                  ``lifeline.py``  the ServerApp ends with its SuperLink
 
-Only this package imports flwr. ``fedskew.fleet`` joins it with recipes and run folders.
+Only this package imports flwr. ``fedskew.experiment.fleet`` joins it with recipes and run folders.
 """

@@ -19,9 +19,9 @@ from multiprocessing.reduction import ForkingPickler, send_handle
 from typing import TYPE_CHECKING, Any
 
 from fedskew.errors import FedskewError, RunError
-from fedskew.runtime.local.blocks import Block
-from fedskew.runtime.local.board import Board
+from fedskew.runtime.local.shared_params import Block
 from fedskew.runtime.local.store import SharedStore
+from fedskew.runtime.local.task_counter import Board
 from fedskew.types import Layout
 
 if TYPE_CHECKING:

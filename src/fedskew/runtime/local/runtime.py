@@ -14,10 +14,10 @@ import numpy as np
 
 from fedskew.errors import RunError
 from fedskew.runtime.local.allocator import tune_allocator
-from fedskew.runtime.local.alone import Alone
-from fedskew.runtime.local.crew import Crew, ReactTask, Scored, ScoreTask, TrainTask, usable_cores
+from fedskew.runtime.local.one_process import Alone
 from fedskew.runtime.local.store import Store
-from fedskew.runtime.local.team import Team
+from fedskew.runtime.local.tasks import Crew, ReactTask, Scored, ScoreTask, TrainTask, usable_cores
+from fedskew.runtime.local.worker_pool import Team
 from fedskew.runtime.replies import collect
 from fedskew.streams import stream
 from fedskew.types import Auxiliary, Bools, Description, Floats, Ids, Ints, LocalJob, Params, Population, Replies, Scores

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from fedskew.errors import FedskewError
-from fedskew.runtime.local.board import NOTHING, Board
-from fedskew.runtime.local.crew import first_line
 from fedskew.runtime.local.process import end_with_parent
 from fedskew.runtime.local.store import open_store
+from fedskew.runtime.local.task_counter import NOTHING, Board
+from fedskew.runtime.local.tasks import first_line
 from fedskew.types import Params
 
 KEEP_SECONDS = 1.0  # how long answers may wait in the worker

@@ -1,0 +1,151 @@
+"""Several runs at once: when runs are queued (seeds, sweeps) each core takes whole runs, instead of all cores sharing each one.
+
+The child processes stay alive from run to run, because starting torch costs more than many a small run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from fedskew.errors import FedskewError, RunError
+from fedskew.experiment.local import run
+from fedskew.experiment.references import with_references
+from fedskew.runtime.local.process import ONE_THREAD, end_with_parent
+from fedskew.runtime.local.tasks import first_line
+from fedskew.types import RoundRecord
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: a recipe (as a dict), a seed and a folder."""
+
+    recipe: Mapping[str, Any]
+    seed: int
+    out: str
+    resume: bool = False
+    references: bool = False  # then also the rows its personalised rivals are shown with
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended: its summary, or why it failed."""
+
+    job: Job
+    summary: Mapping[str, Any] | None
+    error: str = ""
+
+
+Progress = Callable[[int, RoundRecord], None]  # job number, round
+OnRow = Callable[[int, str], None]  # job number, the reference row that is being computed
+
+
+class _Child:
+    def __init__(self) -> None:
+        self.pipe, theirs = Pipe()
+        self.job: int | None = None
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "fedskew.experiment.schedule", str(theirs.fileno())],
+            pass_fds=(theirs.fileno(),),
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        theirs.close()
+
+    def give(self, number: int, job: Job) -> None:
+        self.job = number
+        self.pipe.send(job)
+
+    def close(self) -> None:
+        self.pipe.close()
+        self._process.terminate()
+        self._process.wait()
+
+
+def run_all(jobs: Sequence[Job], cores: int, on_round: Progress | None = None, on_row: OnRow | None = None) -> list[Outcome]:
+    """Run every job, ``cores`` at a time. A job that fails does not stop the others."""
+    outcomes: dict[int, Outcome] = {}
+    waiting = list(range(len(jobs)))
+    children = [_Child() for _ in range(min(cores, len(jobs)))]
+    try:
+        for child in children:
+            number = waiting.pop(0)
+            child.give(number, jobs[number])
+        while busy := {child.pipe: child for child in children if child.job is not None}:
+            for pipe in wait(list(busy)):
+                child = busy[pipe]  # type: ignore[index]
+                outcome = _listen(child, jobs, on_round, on_row)
+                if outcome is None:
+                    continue
+                outcomes[child.job] = outcome  # type: ignore[index]
+                child.job = None
+                if waiting:
+                    number = waiting.pop(0)
+                    child.give(number, jobs[number])
+    finally:
+        for child in children:
+            child.close()
+    return [outcomes[i] for i in range(len(jobs))]
+
+
+def _listen(child: _Child, jobs: Sequence[Job], on_round: Progress | None, on_row: OnRow | None) -> Outcome | None:
+    """Take one message of a child; the outcome if its job has ended."""
+    number = child.job
+    if number is None:
+        raise RunError("schedule", "a message from an idle process", "Report this")
+    try:
+        kind, content = child.pipe.recv()
+    except (EOFError, OSError):
+        child.close()
+        raise RunError(jobs[number].out, "the process of this run died", "Check memory, then use --resume") from None
+    if kind == "round":
+        if on_round is not None:
+            on_round(number, content)
+        return None
+    if kind == "row":
+        if on_row is not None:
+            on_row(number, content)
+        return None
+    return Outcome(jobs[number], content) if kind == "done" else Outcome(jobs[number], None, content)
+
+
+def _serve(pipe: Connection) -> None:
+    while True:
+        job: Job = pipe.recv()
+        try:
+            result = run(
+                job.recipe,
+                seed=job.seed,
+                workers=1,
+                out=job.out,
+                resume=job.resume,
+                on_round=lambda record: pipe.send(("round", record)),
+            )
+            if job.references:
+                with_references(result, on_row=lambda name: pipe.send(("row", name)))
+            pipe.send(("done", result.summary()))
+        except FedskewError as error:
+            pipe.send(("error", str(error)))
+        except Exception as error:  # somebody's rule or model: the other runs go on
+            pipe.send(("error", f"{job.out}: {first_line(error)}"))
+
+
+def main() -> None:
+    """Entry point of a child process: the descriptor of its pipe is the only argument."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is done with us, or gone
+        _serve(Connection(int(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    main()

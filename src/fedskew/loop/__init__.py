@@ -1,0 +1,14 @@
+"""One round, and one after another: the only loop of fedskew.
+
+``federation``       READ FIRST: prepare, play_round, run
+``method``           a recipe made ready to play: a function in every slot
+``training``         trains a plan wave by wave, merges what comes back slot by slot
+``slots``            what model slots begin with and where each client lives
+``asking``           what a rule may ask for before it decides, answered and charged
+``probe``            the short training behind estimated signals
+``late_clients``     clients that join a run that is under way
+``nearest_cluster``  which stored cluster a new client belongs to
+``evaluation``       how good the models are, for the server and for each client
+``feedback``         what a round taught, for rules that learn
+``costs``            what a round cost in simulated seconds, joules and sample passes
+"""

@@ -1,0 +1,103 @@
+"""Runs handed to other tools: Parquet tables, MLflow, TensorBoard. Each library is imported only when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedskew.compare.comparison import Comparison
+from fedskew.compare.scores import scores_of
+from fedskew.errors import DataError
+from fedskew.experiment.history import History
+from fedskew.experiment.tables import TABLES, round_rows
+
+LONGEST_PARAM = 250  # characters MLflow accepts everywhere
+
+
+def to_mlflow(comparison: Comparison, uri: str, *, experiment: str = "fedskew") -> int:
+    """Log every run (parameters, a metric per round, final scores) to an MLflow store; returns the number of runs."""
+    mlflow = _import("mlflow", "MLflow", "mlflow-skinny")
+    try:
+        mlflow.set_tracking_uri(uri)
+        mlflow.set_experiment(experiment)
+    except Exception as error:  # whatever the store is, MLflow says what is wrong with it
+        what = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"export --mlflow {uri}", what, "Give a store that MLflow can open") from error
+    number = 0
+    for label, history in _runs(comparison):
+        with mlflow.start_run(run_name=f"{label}, seed {history.seed}"):
+            mlflow.set_tags({"recipe": label, "finished": str(history.finished)})
+            mlflow.log_params({"seed": history.seed, **flat(history.recipe)})
+            for step, metrics in metrics_by_round(history):
+                mlflow.log_metrics(metrics, step=step)
+            mlflow.log_metrics({f"score/{key}": value for key, value in _known(scores_of(history)).items()})
+        number += 1
+    return number
+
+
+def to_tensorboard(comparison: Comparison, folder: Path) -> int:
+    """Write event files, one folder per run, that ``tensorboard --logdir`` reads; returns the number of runs."""
+    writer_class = _import("torch.utils.tensorboard", "TensorBoard", "tensorboard").SummaryWriter
+    number = 0
+    for label, history in _runs(comparison):
+        with writer_class(str(folder / _safe(label) / f"seed-{history.seed}")) as writer:
+            for step, metrics in metrics_by_round(history):
+                for key, value in metrics.items():
+                    writer.add_scalar(key, value, step)
+        number += 1
+    return number
+
+
+def to_parquet(comparison: Comparison, folder: Path) -> list[Path]:
+    """Every tidy table as a Parquet file."""
+    parquet = _import("pyarrow.parquet", "pyarrow", "'fedskew[tables]'")
+    paths = [folder / f"{table}.parquet" for table in (*TABLES, "scores")]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in paths:
+            parquet.write_table(comparison.arrow(path.stem), path)
+    except OSError as error:
+        raise DataError(str(folder), error.strerror or str(error), "Choose another folder") from None
+    return paths
+
+
+def metrics_by_round(history: History) -> Iterator[tuple[int, dict[str, float]]]:
+    """(round, what is known of it)."""
+    for row in round_rows(history.rounds):
+        yield int(row.pop("round")), _known(row)
+
+
+def flat(recipe: Mapping[str, Any]) -> dict[str, str]:
+    """A resolved recipe as one level of short texts.
+
+    >>> flat({"name": "a", "local": {"lr": 0.1, "batch": 8}})
+    {'name': 'a', 'local.lr': '0.1', 'local.batch': '8'}
+    """
+    found: dict[str, str] = {}
+    for key, value in recipe.items():
+        inside = {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
+        found |= {name: str(v)[:LONGEST_PARAM] for name, v in inside.items()}
+    return found
+
+
+def _runs(comparison: Comparison) -> Iterator[tuple[str, History]]:
+    for entry, history in comparison.histories:
+        yield entry.label, history
+
+
+def _known(values: Mapping[str, Any]) -> dict[str, float]:
+    return {key: float(value) for key, value in values.items() if not math.isnan(value)}
+
+
+def _safe(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "_.-" else "_" for c in name).strip(".") or "run"
+
+
+def _import(module: str, title: str, package: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise DataError("export", f"{title} is not installed", f"pip install {package}") from error

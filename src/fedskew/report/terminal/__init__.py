@@ -1,0 +1,1 @@
+"""Tables in the terminal: ``measurement`` for ``fedskew measure`` and ``privacy``, ``comparison`` for ``fedskew compare``."""

@@ -1,0 +1,76 @@
+"""Clients that join after the first round, without any fleet: a runtime that suddenly describes one more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedskew.loop.federation import play_round, prepare, settle
+from fedskew.loop.late_clients import welcome
+from fedskew.recipe import method_of, resolve
+from fedskew.runtime.scripted import ScriptedRuntime
+from fedskew.types import Signal
+
+COUNTS = np.array([[9, 1], [8, 2], [9, 0], [1, 9], [0, 9], [2, 8], [1, 8]])  # two kinds of clients; the last joins late
+EARLY = np.where(np.arange(7)[:, None] == 6, 0, COUNTS)
+
+
+def prepared(clustering: str = "kmedoids", distance: str = "hellinger", signal: dict[str, object] | None = None):
+    stages = {"signal": signal or {"use": "histogram"}, "distance": {"use": distance}, "clustering": {"use": clustering}}
+    method = method_of(resolve({**stages, "run": {"clients_per_round": 7, "rounds": 2}}))
+    setting = settle(method, ScriptedRuntime(EARLY), seed=0)
+    return replace(setting, runtime=ScriptedRuntime(COUNTS)), prepare(setting)[0]
+
+
+@pytest.mark.parametrize("clustering", ["kmedoids", "kmeans", "optics"])
+def test_a_late_client_goes_to_the_cluster_of_its_like(clustering):
+    setting, state = prepared(clustering)
+    assert state.clustering.labels.tolist() == [0, 0, 0, 1, 1, 1, -1]
+    state, record = play_round(setting, state)
+    assert state.clustering.labels.tolist() == [0, 0, 0, 1, 1, 1, 1]
+    assert sorted(record.loss) == list(range(7))
+    np.testing.assert_allclose(state.signal.rows[6], [1 / 9, 8 / 9])
+
+
+def test_its_histogram_is_charged_once():
+    setting, state = prepared()
+    state, first = play_round(setting, state)
+    _, second = play_round(setting, state)
+    histograms = [[t.bytes for t in record.transfers if t.kind == "histogram"] for record in (first, second)]
+    assert histograms == [[2 * 4], []]
+
+
+def test_nothing_changes_where_nobody_joins():
+    setting = settle(method_of(resolve({"signal": {"use": "histogram"}})), ScriptedRuntime(EARLY), seed=0)
+    state, _ = prepare(setting)
+    same, kept, transfers = welcome(setting, state)
+    assert same is setting
+    assert kept is state
+    assert transfers == ()
+
+
+def test_a_runtime_whose_clients_add_the_noise_is_never_asked_for_counts():
+    """The loop takes released counts as they are: clipped and normalised, no second noise."""
+
+    class Releasing(ScriptedRuntime):
+        def label_counts(self):
+            raise AssertionError("raw counts must not be asked for")
+
+        def released_counts(self, clients):
+            asked.append(list(clients))
+            return np.isin(np.arange(7), clients), np.where(np.isin(np.arange(7), clients)[:, None], [[3.0, -1.0]], 0)
+
+    asked: list[list[int]] = []
+    method = method_of(resolve({"signal": {"use": "private", "epsilon": 2.0}}))
+    setting = settle(method, Releasing(EARLY), seed=0)
+    state, record = prepare(setting)
+    assert state.signal.source == "private"
+    assert state.signal.epsilon == 2.0
+    assert state.signal.rows[:6].tolist() == [[1.0, 0.0]] * 6
+    assert [t.bytes for t in record.transfers] == [6 * 2 * 4]
+    _, state, _ = welcome(replace(setting, runtime=Releasing(COUNTS)), state)
+    assert asked == [[0, 1, 2, 3, 4, 5], [6]]
+    assert isinstance(state.signal, Signal)
+    assert state.signal.known.all()
