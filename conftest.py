@@ -1,12 +1,16 @@
-"""Where Flower is not installed, doctests of the modules that need it are left out (`make test-flower` runs them)."""
+"""Where Flower is not installed, doctests of the modules that need it are left out (`make
+test-flower` runs them).
+"""
 
 import warnings
 from importlib.util import find_spec
 
-collect_ignore_glob = ["tests/flower/fake_grid.py", "tests/flower/real_fleet.py"]  # no tests of their own
+# no tests of their own
+collect_ignore_glob = ["tests/flower/fake_grid.py", "tests/flower/real_fleet.py"]
 if find_spec("flwr") is None:
     collect_ignore_glob += ["src/fedskew/runtime/flower/*", "src/fedskew/experiment/fleet.py"]
 else:
-    with warnings.catch_warnings():  # its typer uses a name that click will drop, and here warnings are errors
+    # its typer uses a name that click will drop, and here warnings are errors
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import flwr.serverapp  # noqa: F401

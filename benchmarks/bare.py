@@ -1,4 +1,6 @@
-"""The bare loop everything is measured against: what one writes in plain PyTorch, one thread, data normalised in advance."""
+"""The bare loop everything is measured against: what one writes in plain PyTorch, one thread,
+data normalised in advance.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +11,29 @@ from torch.nn import functional as F
 
 
 def mlp() -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 10))
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(784, 200),
+        nn.ReLU(),
+        nn.Linear(200, 200),
+        nn.ReLU(),
+        nn.Linear(200, 10),
+    )
 
 
 def cnn() -> nn.Module:
-    """Paper 002's network (21,840 parameters) as it is usually written: convolution, ReLU, pool, channels first."""
+    """Paper 002's network (21,840 parameters) as it is usually written: convolution, ReLU, pool,
+    channels first.
+    """
     return nn.Sequential(
         nn.Conv2d(1, 10, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(10, 20, 5), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(320, 50), nn.ReLU(), nn.Linear(50, 10),
     )  # fmt: skip
 
 
-def train_client(model: nn.Module, x: torch.Tensor, y: torch.Tensor, batch: int, lr: float) -> dict[str, torch.Tensor]:
+def train_client(
+    model: nn.Module, x: torch.Tensor, y: torch.Tensor, batch: int, lr: float
+) -> dict[str, torch.Tensor]:
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     order = torch.randperm(len(y))
     for begin in range(0, len(y), batch):
@@ -31,7 +44,9 @@ def train_client(model: nn.Module, x: torch.Tensor, y: torch.Tensor, batch: int,
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
-def play_round(model: nn.Module, shards: list[tuple[torch.Tensor, torch.Tensor]], batch: int, lr: float) -> None:
+def play_round(
+    model: nn.Module, shards: list[tuple[torch.Tensor, torch.Tensor]], batch: int, lr: float
+) -> None:
     """Every client from the same model, then the average by examples."""
     start = {name: value.detach().clone() for name, value in model.state_dict().items()}
     total = sum(len(y) for _, y in shards)

@@ -1,4 +1,5 @@
-"""Twenty rounds of fedskew in a fresh process, run by benchmarks/flower.py: ``benchmark_ours.py CLIENTS EXAMPLES``.
+"""Twenty rounds of fedskew in a fresh process, run by benchmarks/flower.py: ``benchmark_ours.py
+CLIENTS EXAMPLES``.
 
 The same job as flower_app.py. The last line is ``RESULT {"steady": seconds}``.
 """
@@ -33,10 +34,13 @@ def store(clients: int, examples: int) -> Store:
 
 
 def main(clients: int, examples: int) -> None:
-    run = {"rounds": 10**6, "clients_per_round": M, "evaluate_every": 0}  # the last round would be evaluated
+    # the last round would be evaluated
+    run = {"rounds": 10**6, "clients_per_round": M, "evaluate_every": 0}
     method = method_of(resolve({"local": {"batch": BATCH, "lr": LR}, "run": run}))
     seconds = []
-    with LocalRuntime(store(clients, examples), lambda: models.build("mlp", (28, 28), 10), workers=2) as runtime:
+    with LocalRuntime(
+        store(clients, examples), lambda: models.build("mlp", (28, 28), 10), workers=2
+    ) as runtime:
         setting = settle(method, runtime, seed=0)
         state, _ = prepare(setting)
         for _ in range(ROUNDS):

@@ -1,4 +1,5 @@
-"""How long skew figures and clusterings take from 100 to a million clients; how well approximate paths agree with exact ones.
+"""How long skew figures and clusterings take from 100 to a million clients; how well approximate
+paths agree with exact ones.
 
 Exit code 1 if a limit is missed.
 """
@@ -26,7 +27,9 @@ def skewed_rows(clients: int, seed: int = 0, alpha: float = 0.2) -> Floats:
 
 
 def separated_rows(clients: int, seed: int = 0) -> tuple[Floats, Ints]:
-    """Label proportions of ten clear groups, 80 % of each client in one class, and the group of each client."""
+    """Label proportions of ten clear groups, 80 % of each client in one class, and the group of
+    each client.
+    """
     rng = np.random.default_rng(seed)
     groups = rng.integers(0, CLASSES, clients)
     return 0.8 * np.eye(CLASSES)[groups] + 0.2 * rng.dirichlet(np.ones(CLASSES), clients), groups
@@ -62,14 +65,21 @@ def scans() -> Iterator[Figure]:
     """The three whole scans at 300 clients."""
     rows = skewed_rows(300)
     yield Figure("kmedoids scan c=2..299, K=300 [s]", timed("kmedoids", rows, scan="full")[0], 3)
-    yield Figure("kmedoids sklearn_extra scan, K=300 [s]", timed("kmedoids", rows, scan="full", variant="sklearn_extra")[0])
-    yield Figure("kmeans scan tau=2..299, n_init=10, K=300 [s]", timed("kmeans", rows, scan="full")[0], 10)
+    yield Figure(
+        "kmedoids sklearn_extra scan, K=300 [s]",
+        timed("kmedoids", rows, scan="full", variant="sklearn_extra")[0],
+    )
+    yield Figure(
+        "kmeans scan tau=2..299, n_init=10, K=300 [s]", timed("kmeans", rows, scan="full")[0], 10
+    )
     yield Figure("optics grid of 160, K=300 [s]", timed("optics", rows)[0], 15)
     yield Figure("dbscan grid of 30, K=300 [s]", timed("dbscan", rows)[0])
 
 
 def growth() -> Iterator[Figure]:
-    """Seconds from 100 clients on, ten times more each step; rows without groups, the slower case. At the end, a million."""
+    """Seconds from 100 clients on, ten times more each step; rows without groups, the slower
+    case. At the end, a million.
+    """
     total = 0.0
     for clients in [10**power for power in range(2, MOST + 1)]:
         rows = skewed_rows(clients)
@@ -77,29 +87,52 @@ def growth() -> Iterator[Figure]:
         start = time.perf_counter()
         skew_figures(counts)
         times = {"skew figures": time.perf_counter() - start}
-        times |= {f"{algorithm}, count chosen": timed(algorithm, rows)[0] for algorithm in CLUSTERINGS}
+        times |= {
+            f"{algorithm}, count chosen": timed(algorithm, rows)[0] for algorithm in CLUSTERINGS
+        }
         for name, seconds in times.items():
             limit = (2 if name == "skew figures" else 60) if clients == 100_000 else None
             yield Figure(f"{name}, K={clients:,} [s]", seconds, limit)
         total = sum(times.values())
     yield Figure(f"all of these, K={10**MOST:,} [s]", total, 480)
-    yield Figure("largest memory of this process [GB]", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 6)
+    yield Figure(
+        "largest memory of this process [GB]",
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+        6,
+    )
 
 
 def agreements() -> Iterator[Figure]:
-    """Adjusted Rand index between the approximate and the exact path, 3,000 clients in ten separated groups."""
+    """Adjusted Rand index between the approximate and the exact path, 3,000 clients in ten
+    separated groups.
+    """
     rows, groups = separated_rows(3_000)
     for algorithm in CLUSTERINGS:
         exact = timed(algorithm, rows)[1]
         near = timed(algorithm, rows, exact_limit=500, sample_size=500)[1]
         yield Figure(
-            f"{algorithm} ARI approximate / exact, K=3000", agreement(near.labels, exact.labels).ari, 0.9, at_least=True
+            f"{algorithm} ARI approximate / exact, K=3000",
+            agreement(near.labels, exact.labels).ari,
+            0.9,
+            at_least=True,
         )
-        yield Figure(f"{algorithm} ARI approximate / truth, K=3000", agreement(near.labels, groups).ari, 0.9, at_least=True)
+        yield Figure(
+            f"{algorithm} ARI approximate / truth, K=3000",
+            agreement(near.labels, groups).ari,
+            0.9,
+            at_least=True,
+        )
     rows = skewed_rows(3_000)
-    for algorithm in ("kmedoids", "kmeans"):  # for honesty: no requirement, because there is no right answer
-        exact, near = timed(algorithm, rows)[1], timed(algorithm, rows, exact_limit=500, sample_size=500)[1]
-        yield Figure(f"{algorithm} ARI without clear groups, K=3000", agreement(near.labels, exact.labels).ari)
+    # for honesty: no requirement, because there is no right answer
+    for algorithm in ("kmedoids", "kmeans"):
+        exact, near = (
+            timed(algorithm, rows)[1],
+            timed(algorithm, rows, exact_limit=500, sample_size=500)[1],
+        )
+        yield Figure(
+            f"{algorithm} ARI without clear groups, K=3000",
+            agreement(near.labels, exact.labels).ari,
+        )
 
 
 def main() -> int:

@@ -1,9 +1,10 @@
-"""The same job on Flower's simulation engine, in an environment of its own (.venv-flower), and the ratios to fedskew.
+"""The same job on Flower's simulation engine, in an environment of its own (.venv-flower), and the
+ratios to fedskew.
 
-Two federations: K=100 clients of 600 examples and K=10,000 of 60 (with repetition of the 60,000 images), m=10, one epoch of
-batches of 64, MLP 784-200-200-10. Steady rounds (the first two left out), and 20 rounds from the start of the interpreter to
-its end. The two sides take turns and medians are compared, so that a noisy machine hurts both. Exit code 1 if a limit is
-missed.
+Two federations: K=100 clients of 600 examples and K=10,000 of 60 (with repetition of the 60,000
+images), m=10, one epoch of batches of 64, MLP 784-200-200-10. Steady rounds (the first two left
+out), and 20 rounds from the start of the interpreter to its end. The two sides take turns and
+medians are compared, so that a noisy machine hurts both. Exit code 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "OMP_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "PASSIVE",  # or idle threads spin on the core the other client process needs
-    "RAY_worker_niceness": "0",  # Ray puts its workers at 15: whatever else runs here would slow Flower alone
+    # Ray puts its workers at 15: whatever else runs here would slow Flower alone
+    "RAY_worker_niceness": "0",
 }
-CASES = ((100, 600, 4.0, 5.0), (10_000, 60, 15.0, None))  # clients, examples, least ratio of a round, of 20 with start-up
+# clients, examples, least ratio of a round, of 20 with start-up
+CASES = ((100, 600, 4.0, 5.0), (10_000, 60, 15.0, None))
 TURNS, PATIENCE_SECONDS = 3, 900
 
 
@@ -45,8 +48,13 @@ def install() -> Path:
 
 
 def play(python: str, script: str, clients: int, examples: int) -> tuple[float, float]:
-    """Seconds of 20 rounds with start-up, and of a steady round. Output goes to a file: a pipe would wait for Ray's daemons."""
-    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder, open(f"{folder}/out", "w+") as out:
+    """Seconds of 20 rounds with start-up, and of a steady round. Output goes to a file: a pipe
+    would wait for Ray's daemons.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
+        open(f"{folder}/out", "w+") as out,
+    ):
         began = time.perf_counter()
         done = subprocess.run(
             [python, script, str(clients), str(examples)], cwd=HERE, stdout=out, stderr=subprocess.STDOUT, check=False,
@@ -61,7 +69,9 @@ def play(python: str, script: str, clients: int, examples: int) -> tuple[float, 
     return whole, json.loads(results[-1].removeprefix("RESULT "))["steady"]
 
 
-def compare(python: Path, clients: int, examples: int, least_round: float, least_whole: float | None) -> list[Figure]:
+def compare(
+    python: Path, clients: int, examples: int, least_round: float, least_whole: float | None
+) -> list[Figure]:
     theirs, ours = [], []
     for _ in range(TURNS):
         theirs.append(play(str(python), "flower_app.py", clients, examples))
@@ -69,17 +79,35 @@ def compare(python: Path, clients: int, examples: int, least_round: float, least
     (whole, steady), (our_whole, our_steady) = (
         [statistics.median(column) for column in zip(*side, strict=True)] for side in (theirs, ours)
     )
-    note, note20 = f"{1000 * steady:.0f} ms against {1000 * our_steady:.1f} ms", f"{whole:.1f} s against {our_whole:.1f} s"
+    note, note20 = (
+        f"{1000 * steady:.0f} ms against {1000 * our_steady:.1f} ms",
+        f"{whole:.1f} s against {our_whole:.1f} s",
+    )
     return [
-        Figure(f"K={clients}: Flower round / ours", steady / our_steady, least_round, note, at_least=True),
-        Figure(f"K={clients}: 20 rounds with start-up", whole / our_whole, least_whole, note20, at_least=True),
+        Figure(
+            f"K={clients}: Flower round / ours",
+            steady / our_steady,
+            least_round,
+            note,
+            at_least=True,
+        ),
+        Figure(
+            f"K={clients}: 20 rounds with start-up",
+            whole / our_whole,
+            least_whole,
+            note20,
+            at_least=True,
+        ),
     ]
 
 
 def main() -> int:
     python = install()
     figures = [figure for case in CASES for figure in compare(python, *case)]
-    return report(f"Against Flower's simulation engine ({PACKAGES[-1]} + Ray), medians of {TURNS} runs in turn", figures)
+    return report(
+        f"Against Flower's simulation engine ({PACKAGES[-1]} + Ray), medians of {TURNS} runs in turn",
+        figures,
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""Twenty rounds of FedAvg on Flower's simulation engine, run by benchmarks/flower.py: ``flower_app.py CLIENTS EXAMPLES``.
+"""Twenty rounds of FedAvg on Flower's simulation engine, run by benchmarks/flower.py:
+``flower_app.py CLIENTS EXAMPLES``.
 
-Flower gets the settings that make it fastest on a small machine: one core per client process so that all cores work, one torch
-thread each, data and model made once per process, no evaluation, no metrics besides the number of examples, the dashboard off.
-``run_simulation`` is deprecated but starts quicker than ``flwr run``, which first brings up a server of its own; the engine and
-the grid behind the two are the same. The last line is ``RESULT {"steady": seconds}``; a round without ten good replies is an
-error, because failed clients would look like fast ones.
+Flower gets the settings that make it fastest on a small machine: one core per client process so
+that all cores work, one torch thread each, data and model made once per process, no evaluation, no
+metrics besides the number of examples, the dashboard off. ``run_simulation`` is deprecated but
+starts quicker than ``flwr run``, which first brings up a server of its own; the engine and the grid
+behind the two are the same. The last line is ``RESULT {"steady": seconds}``; a round without ten
+good replies is an error, because failed clients would look like fast ones.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ client_app = ClientApp()
 
 @cache
 def resident(clients: int, examples: int) -> tuple[nn.Module, np.ndarray, np.ndarray, np.ndarray]:
-    """Model, pixels, labels and who owns which rows: once per client process, like a data set on its disk."""
+    """Model, pixels, labels and who owns which rows: once per client process, like a data set on
+    its disk.
+    """
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 256, (IMAGES, 28, 28), dtype=np.uint8), rng.integers(0, 10, IMAGES)
@@ -53,11 +57,15 @@ def train(message: Message, context: Context) -> Message:
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     trained = bare.train_client(model, *bare.normalised(x, y, rows), BATCH, LR)
     metrics = MetricRecord({"num-examples": len(rows)})
-    return Message(RecordDict({"arrays": ArrayRecord(trained), "metrics": metrics}), reply_to=message)
+    return Message(
+        RecordDict({"arrays": ArrayRecord(trained), "metrics": metrics}), reply_to=message
+    )
 
 
 class TimedFedAvg(FedAvg):
-    """Flower's own FedAvg with a clock: a round lasts from choosing clients to the end of aggregation."""
+    """Flower's own FedAvg with a clock: a round lasts from choosing clients to the end of
+    aggregation.
+    """
 
     def __init__(self, clients: int) -> None:
         super().__init__(
@@ -67,11 +75,15 @@ class TimedFedAvg(FedAvg):
         self.seconds: list[float] = []
         self._began = 0.0
 
-    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
         self._began = time.perf_counter()
         return super().configure_train(server_round, arrays, config, grid)
 
-    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         replies = list(replies)
         good = sum(not reply.has_error() for reply in replies)
         if good != M:
@@ -94,12 +106,14 @@ def main(clients: int, examples: int) -> None:
     if len(strategy.seconds) != ROUNDS:
         sys.exit(f"Flower played {len(strategy.seconds)} of {ROUNDS} rounds")
     print("ROUNDS", " ".join(f"{seconds:.3f}" for seconds in strategy.seconds))
-    print("RESULT", json.dumps({"steady": statistics.median(strategy.seconds[WARM_UP:])}), flush=True)
+    print(
+        "RESULT", json.dumps({"steady": statistics.median(strategy.seconds[WARM_UP:])}), flush=True
+    )
 
 
 if __name__ == "__main__":
-    # As an importable module and not as __main__: Ray would otherwise send these functions by value, and every message would
-    # bring an empty cache of its own.
+    # As an importable module and not as __main__: Ray would otherwise send these functions by
+    # value, and every message would bring an empty cache of its own.
     import flower_app
 
     flower_app.main(int(sys.argv[1]), int(sys.argv[2]))

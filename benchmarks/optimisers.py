@@ -1,8 +1,9 @@
 """What FedProx, SCAFFOLD and FedDyn cost beside plain SGD, and the memory of their client state.
 
-The MLP set-up of rounds.py: K=100, m=10, 600 examples each, batch 64, one epoch, 2 workers. The methods take turns round by
-round, so that a noisy machine hurts all of them; medians are printed. Memory: rounds with K=10,000 clients, the state of the
-aggregation rule counted in arrays per client that was ever chosen. Exit code 1 if a limit is missed.
+The MLP set-up of rounds.py: K=100, m=10, 600 examples each, batch 64, one epoch, 2 workers. The
+methods take turns round by round, so that a noisy machine hurts all of them; medians are printed.
+Memory: rounds with K=10,000 clients, the state of the aggregation rule counted in arrays per client
+that was ever chosen. Exit code 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -43,8 +44,12 @@ def method(changes: Mapping[str, Mapping[str, object]]):
 def round_times(rounds: int) -> dict[str, list[float]]:
     """Seconds of each method's rounds, one round of each in turn."""
     x, y = pixels()
-    with LocalRuntime(store(x, y, K, EXAMPLES), lambda: models.build("mlp", (28, 28), 10), workers=2) as runtime:
-        settings = {name: settle(method(changes), runtime, seed=0) for name, (changes, _) in METHODS.items()}
+    with LocalRuntime(
+        store(x, y, K, EXAMPLES), lambda: models.build("mlp", (28, 28), 10), workers=2
+    ) as runtime:
+        settings = {
+            name: settle(method(changes), runtime, seed=0) for name, (changes, _) in METHODS.items()
+        }
         states = {name: prepare(setting)[0] for name, setting in settings.items()}
         seconds: dict[str, list[float]] = {name: [] for name in METHODS}
         for t in range(WARM_UP + rounds):
@@ -63,10 +68,16 @@ def array_bytes(value: object) -> int:
     return sum(array_bytes(v) for v in value.values()) if isinstance(value, Mapping) else 0
 
 
-def state_bytes(changes: Mapping[str, Mapping[str, object]], clients: int = 10_000, rounds: int = 10) -> tuple[float, int, int]:
-    """(bytes per client ever chosen, such clients, all bytes) of the rule's memory after some scripted rounds."""
+def state_bytes(
+    changes: Mapping[str, Mapping[str, object]], clients: int = 10_000, rounds: int = 10
+) -> tuple[float, int, int]:
+    """(bytes per client ever chosen, such clients, all bytes) of the rule's memory after some
+    scripted rounds.
+    """
     layout = Layout.of([("w", (199_210,), "weight")])
-    setting = settle(method(changes), ScriptedRuntime(np.ones((clients, 2), np.int64), layout=layout), seed=0)
+    setting = settle(
+        method(changes), ScriptedRuntime(np.ones((clients, 2), np.int64), layout=layout), seed=0
+    )
     state, _ = prepare(setting)
     for _ in range(rounds):
         state, _ = play_round(setting, state)
@@ -83,7 +94,9 @@ def main() -> int:
     for name, (_, limit) in METHODS.items():
         if limit is not None:
             median = statistics.median(seconds[name])
-            paired = statistics.median(a / b for a, b in zip(seconds[name], seconds["plain SGD"], strict=True))
+            paired = statistics.median(
+                a / b for a, b in zip(seconds[name], seconds["plain SGD"], strict=True)
+            )
             note = f"{1000 * median:.1f} ms; median of the ratios of neighbours {paired:.3f}"
             figures.append(Figure(f"{name}: round / plain SGD", median / plain, limit, note))
     for name in ("SCAFFOLD", "FedDyn"):

@@ -1,8 +1,10 @@
-"""Round time as a ratio to the bare PyTorch loop, and what is left of a round besides client training.
+"""Round time as a ratio to the bare PyTorch loop, and what is left of a round besides client
+training.
 
-K=100, m=10, 600 examples each, batch 64, one epoch, plain SGD; MNIST if it is in the cache, else random pixels (the arithmetic
-is the same). The two sides take turns round by round, so that a noisy machine hurts both; medians are printed. No evaluation on
-either side. Exit code 1 if a limit is missed.
+K=100, m=10, 600 examples each, batch 64, one epoch, plain SGD; MNIST if it is in the cache, else
+random pixels (the arithmetic is the same). The two sides take turns round by round, so that a noisy
+machine hurts both; medians are printed. No evaluation on either side. Exit code 1 if a limit is
+missed.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ def method(**local: object):
 
 
 class Span:
-    """When the first worker got the list of a round's clients and when each worker ended: between, clients train."""
+    """When the first worker got the list of a round's clients and when each worker ended:
+    between, clients train.
+    """
 
     def __init__(self) -> None:
         self.first, self.ends = 0.0, []
@@ -72,7 +76,8 @@ class Span:
 
 
 def compare(factory, plain_model: torch.nn.Module, rounds: int = ROUNDS) -> tuple[float, ...]:
-    """Medians of: our round, the bare round, and shares of ours: nobody trains, a worker waits for the other, not training.
+    """Medians of: our round, the bare round, and shares of ours: nobody trains, a worker waits for
+    the other, not training.
 
     The last is of the two workers' time, whatever the reason; it is about the sum of the other two.
     """
@@ -112,9 +117,25 @@ def main() -> int:
             ours, theirs, besides, tail, idle = compare(factory, plain)
         note = f"{1000 * ours:.1f} ms against {1000 * theirs:.1f} ms"
         figures.append(Figure(f"{name}: round / bare loop", ours / theirs, limit, note))
-        figures.append(Figure(f"{name}: besides training", besides, limit and 0.10, "share of the round: no client trains"))
-        figures.append(Figure(f"{name}: one worker waits", tail, None, "share of worker time: the other core was slower"))
-        figures.append(Figure(f"{name}: not training", idle, None, "share of worker time, for whatever reason"))
+        figures.append(
+            Figure(
+                f"{name}: besides training",
+                besides,
+                limit and 0.10,
+                "share of the round: no client trains",
+            )
+        )
+        figures.append(
+            Figure(
+                f"{name}: one worker waits",
+                tail,
+                None,
+                "share of worker time: the other core was slower",
+            )
+        )
+        figures.append(
+            Figure(f"{name}: not training", idle, None, "share of worker time, for whatever reason")
+        )
     return report("Rounds (2 workers against 1 thread)", figures)
 
 

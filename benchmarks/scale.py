@@ -1,6 +1,8 @@
-"""What ten thousand clients cost: start-up, memory of all processes, and the time of a round against a hundred clients.
+"""What ten thousand clients cost: start-up, memory of all processes, and the time of a round
+against a hundred clients.
 
-MNIST if it is in the cache, else random pixels of the same shape; similarity partition S=0. Exit code 1 if a limit is missed.
+MNIST if it is in the cache, else random pixels of the same shape; similarity partition S=0. Exit
+code 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ def family() -> list[int]:
 
 
 def resident_megabytes() -> float:
-    """Proportional memory of all processes: a shared page counts once, divided among those who share it."""
+    """Proportional memory of all processes: a shared page counts once, divided among those who
+    share it.
+    """
     total = 0
     for pid in family():
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
@@ -45,7 +49,9 @@ def start_up() -> list[Figure]:
     x, y = pixels()
     began = time.perf_counter()
     dataset = from_arrays(x, y, x[:10_000], y[:10_000])
-    shards = build_shards(dataset, clients=10_000, partition="similarity", options={"similarity": 0.0}, seed=0)
+    shards = build_shards(
+        dataset, clients=10_000, partition="similarity", options={"similarity": 0.0}, seed=0
+    )
     with LocalRuntime(store_of(shards), factory, workers=2) as runtime:
         setting = settle(method(), runtime, seed=0)
         state, _ = prepare(setting)
@@ -76,7 +82,12 @@ def growth() -> list[Figure]:
         runtime.close()
     small, large = (statistics.median(seconds[k][10:]) for k in (100, 10_000))
     return [
-        Figure("round at K=10,000 / round at K=100, m=10", large / small, 1.3, f"{1000 * large:.1f} ms, {1000 * small:.1f} ms")
+        Figure(
+            "round at K=10,000 / round at K=100, m=10",
+            large / small,
+            1.3,
+            f"{1000 * large:.1f} ms, {1000 * small:.1f} ms",
+        )
     ]
 
 

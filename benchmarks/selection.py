@@ -1,8 +1,10 @@
-"""How long selection takes, each rule against what issue 4 requires. Exit code 1 if a limit is missed.
+"""How long selection takes, each rule against what issue 4 requires. Exit code 1 if a limit is
+missed.
 
-A rule plays a few rounds with clients that do not exist (fedskew.testing); only the time inside the rule is counted, all its
-turns of a round together, answering its questions not. Processor time, so that other work on the machine does not matter, with
-one BLAS thread and the memory settings of a run; the median round counts, after the first ones.
+A rule plays a few rounds with clients that do not exist (fedskew.testing); only the time inside the
+rule is counted, all its turns of a round together, answering its questions not. Processor time, so
+that other work on the machine does not matter, with one BLAS thread and the memory settings of a
+run; the median round counts, after the first ones.
 """
 
 from __future__ import annotations
@@ -45,7 +47,11 @@ class Clock:
             return result
 
         timed.needs = getattr(inner, "needs", frozenset())  # type: ignore[attr-defined]
-        self.rule = Stateful(timed, rule.learn, rule.layer, rule.auxiliary) if isinstance(rule, Stateful) else timed
+        self.rule = (
+            Stateful(timed, rule.learn, rule.layer, rule.auxiliary)
+            if isinstance(rule, Stateful)
+            else timed
+        )
 
 
 def seconds_of(name: str, world: World, skip: int = 1, **options: Any) -> tuple[float, float]:
@@ -60,22 +66,30 @@ def seconds_of(name: str, world: World, skip: int = 1, **options: Any) -> tuple[
 def thousand() -> Iterator[Figure]:
     world = World(clients=1000, budget=50, rounds=31)
     for name in SELECTIONS:
-        median, worst = seconds_of(name, world, skip=21, **AT_A_THOUSAND.get(name, {}))  # by then all clients can be known
+        # by then all clients can be known
+        median, worst = seconds_of(name, world, skip=21, **AT_A_THOUSAND.get(name, {}))
         yield Figure(f"{name} K=1,000 m=50 [ms]", 1e3 * median, 20, f"largest {1e3 * worst:.1f}")
 
 
 def fits() -> Iterator[Figure]:
     for clients, steps, limit in [(100, 1000, 2.0), (1000, 1000, None), (1000, 100, None)]:
         rng = np.random.default_rng(0)
-        embedding, changes = rng.normal(size=(15, clients)) / np.sqrt(15), rng.normal(size=(16, clients))
+        embedding, changes = (
+            rng.normal(size=(15, clients)) / np.sqrt(15),
+            rng.normal(size=(16, clients)),
+        )
         began = time.process_time()
         fit(embedding, changes, 0.95 ** np.arange(16.0), noise=0.01, steps=steps, lr=0.01)
-        yield Figure(f"fedcor fit, {steps} steps, K={clients:,} [s]", time.process_time() - began, limit)
+        yield Figure(
+            f"fedcor fit, {steps} steps, K={clients:,} [s]", time.process_time() - began, limit
+        )
 
 
 def large() -> Iterator[Figure]:
     if "bacsa" in SELECTIONS:
-        median, worst = seconds_of("bacsa", World(clients=10_000, budget=100, rounds=5), solver="swap")
+        median, worst = seconds_of(
+            "bacsa", World(clients=10_000, budget=100, rounds=5), solver="swap"
+        )
         yield Figure("bacsa swap K=10,000 m=100 [s]", median, 0.3, f"largest {worst:.3f}")
     for name in LARGE:
         if name in SELECTIONS:

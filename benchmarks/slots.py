@@ -1,8 +1,10 @@
-"""Ten models instead of one: the time of a round with ten clusters against one cluster with as many client trainings.
+"""Ten models instead of one: the time of a round with ten clusters against one cluster with as many
+client trainings.
 
-100 clients of 600 examples, ten of each class; 20 train in every round: two of each cluster, or twenty of one. All models of a
-round train in one pass over the workers, so only copying and merging ten models is left to cost anything. The two sides take
-turns round by round; medians; no evaluation. Exit code 1 if the limit of issue 6 is missed.
+100 clients of 600 examples, ten of each class; 20 train in every round: two of each cluster, or
+twenty of one. All models of a round train in one pass over the workers, so only copying and merging
+ten models is left to cost anything. The two sides take turns round by round; medians; no
+evaluation. Exit code 1 if the limit of issue 6 is missed.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ def setting_of(runtime: LocalRuntime, clusters: int) -> Setting:
 
 
 def one_class_each():
-    """Clients 0..9 own examples of class 0, and so on; a client that would run short takes what comes next."""
+    """Clients 0..9 own examples of class 0, and so on; a client that would run short takes what
+    comes next.
+    """
     x, y = pixels()
     made = store(x, y, K, EXAMPLES)
     order = np.argsort(y, kind="stable")[: K * EXAMPLES]
@@ -50,9 +54,13 @@ def one_class_each():
 
 
 def ratio(workers: int) -> Figure:
-    with LocalRuntime(one_class_each(), lambda: models.build("mlp", (28, 28), 10), workers=workers) as runtime:
+    with LocalRuntime(
+        one_class_each(), lambda: models.build("mlp", (28, 28), 10), workers=workers
+    ) as runtime:
         sides = {clusters: setting_of(runtime, clusters) for clusters in (1, 10)}
-        states: dict[int, State] = {clusters: prepare(setting)[0] for clusters, setting in sides.items()}
+        states: dict[int, State] = {
+            clusters: prepare(setting)[0] for clusters, setting in sides.items()
+        }
         times: dict[int, list[float]] = {1: [], 10: []}
         for _ in range(WARM_UP + ROUNDS):
             for clusters, setting in sides.items():

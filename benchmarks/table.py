@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured number and the largest (or, with ``at_least``, smallest) value allowed; no limit = for information."""
+    """One measured number and the largest (or, with ``at_least``, smallest) value allowed; no
+    limit = for information.
+    """
 
     name: str
     value: float
@@ -28,5 +30,8 @@ def report(title: str, figures: Sequence[Figure]) -> int:
     print(f"\n{title}")
     for f in figures:
         limit = "" if f.limit is None else f"{'>=' if f.at_least else '<='} {f.limit:g}"
-        print(f"  {f.name:<50} {f.value:>9.3f}  {limit:<9} {'ok' if f.ok else 'MISSED':<7} {f.note}", flush=True)
+        print(
+            f"  {f.name:<50} {f.value:>9.3f}  {limit:<9} {'ok' if f.ok else 'MISSED':<7} {f.note}",
+            flush=True,
+        )
     return int(not all(f.ok for f in figures))

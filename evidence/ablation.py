@@ -1,8 +1,10 @@
-"""Which part of FedLECC does the work: clusters, losses, or both? METHODS 11.3 on FMNIST, 100 clients, Dirichlet 0.055.
+"""Which part of FedLECC does the work: clusters, losses, or both? METHODS 11.3 on FMNIST, 100
+clients, Dirichlet 0.055.
 
-``python evidence/ablation.py`` (``make evidence-ablation``) trains every variant with three seeds on both cores and writes
-``results.json``, ``ablation.png`` and the page ``README.md`` into ``evidence/ablation``. Runs that are finished already are
-read, not repeated, so it can be stopped at any moment. ``--epochs 5`` is the setting METHODS 11.1 assumes, five times as long.
+``python evidence/ablation.py`` (``make evidence-ablation``) trains every variant with three seeds
+on both cores and writes ``results.json``, ``ablation.png`` and the page ``README.md`` into
+``evidence/ablation``. Runs that are finished already are read, not repeated, so it can be stopped
+at any moment. ``--epochs 5`` is the setting METHODS 11.1 assumes, five times as long.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ FEDERATION = {
 }
 VARIANTS: dict[str, dict[str, Any]] = {  # heading -> changes to the recipe fedlecc
     "FedLECC: clusters and clients by loss": {},
-    "cluster only: random cluster, random client": {"selection.rank_clusters": "random", "selection.rank_clients": "random"},
+    "cluster only: random cluster, random client": {
+        "selection.rank_clusters": "random",
+        "selection.rank_clients": "random",
+    },
     "loss only: the 10 largest losses": {"selection.rank_clusters": "ignore"},
     "clusters by loss, random client": {"selection.rank_clients": "random"},
     "random cluster, clients by loss": {"selection.rank_clusters": "random"},
@@ -53,14 +58,26 @@ def recipes(epochs: int, rounds: int) -> dict[str, dict[str, Any]]:
     shared = {**FEDERATION, "local.epochs": epochs, "run.rounds": rounds}
     return {
         "FedAvg: 10 random clients": resolve(override(load("fedavg"), shared)),
-        **{name: resolve(override(load("fedlecc"), {**shared, **changes})) for name, changes in VARIANTS.items()},
+        **{
+            name: resolve(override(load("fedlecc"), {**shared, **changes}))
+            for name, changes in VARIANTS.items()
+        },
     }
 
 
-def train(variants: Mapping[str, Mapping[str, Any]], seeds: Sequence[int], folder: Path) -> dict[str, list[Run]]:
+def train(
+    variants: Mapping[str, Mapping[str, Any]], seeds: Sequence[int], folder: Path
+) -> dict[str, list[Run]]:
     """Every variant with every seed; finished runs are read from their folders."""
-    cells = {(name, seed): folder / f"{fingerprint(recipe)}-{seed}" for name, recipe in variants.items() for seed in seeds}
-    jobs = [Job(variants[name], seed, str(out), resume=out.exists()) for (name, seed), out in cells.items()]
+    cells = {
+        (name, seed): folder / f"{fingerprint(recipe)}-{seed}"
+        for name, recipe in variants.items()
+        for seed in seeds
+    }
+    jobs = [
+        Job(variants[name], seed, str(out), resume=out.exists())
+        for (name, seed), out in cells.items()
+    ]
     rounds = dict.fromkeys(cells.values(), 0)
 
     def show(number: int, record: Any) -> None:
@@ -71,7 +88,11 @@ def train(variants: Mapping[str, Mapping[str, Any]], seeds: Sequence[int], folde
                 flush=True,
             )
 
-    failed = [outcome for outcome in run_all(jobs, cores=len(os.sched_getaffinity(0)), on_round=show) if outcome.error]
+    failed = [
+        outcome
+        for outcome in run_all(jobs, cores=len(os.sched_getaffinity(0)), on_round=show)
+        if outcome.error
+    ]
     if failed:
         raise SystemExit("\n".join(f"{outcome.job.out}: {outcome.error}" for outcome in failed))
     return {name: [Run.load(cells[name, seed]) for seed in seeds] for name in variants}
@@ -99,7 +120,10 @@ def tabulate(results: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
         "| variant | last 5 rounds | against FedLECC | best | MB | Jain | never chosen |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
-    columns = {name: {key: np.array([row[key] for row in rows]) for key in rows[0]} for name, rows in results.items()}
+    columns = {
+        name: {key: np.array([row[key] for row in rows]) for key in rows[0]}
+        for name, rows in results.items()
+    }
     base = columns[next(iter(VARIANTS))]["last5"]
     for name, found in columns.items():
         gap = found["last5"] - base
@@ -113,7 +137,11 @@ def tabulate(results: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
 
 def spread(values: np.ndarray, spec: str = ".3f") -> str:
     """Mean and standard deviation over seeds (ddof 1)."""
-    return f"{values.mean():{spec}} ± {values.std(ddof=1):.3f}" if len(values) > 1 else f"{values.mean():{spec}}"
+    return (
+        f"{values.mean():{spec}} ± {values.std(ddof=1):.3f}"
+        if len(values) > 1
+        else f"{values.mean():{spec}}"
+    )
 
 
 def draw(results: Mapping[str, Sequence[Mapping[str, float]]], path: Path) -> None:
@@ -124,12 +152,23 @@ def draw(results: Mapping[str, Sequence[Mapping[str, float]]], path: Path) -> No
         for place, rows in enumerate(results.values()):
             values = [row["last5"] for row in rows]
             axes.plot(values, [place] * len(values), "o", color=COLOURS[0], markersize=5, alpha=0.8)
-            axes.plot([np.mean(values)] * 2, [place - 0.3, place + 0.3], color=COLOURS[3], linewidth=2)
-        axes.axvline(np.mean([row["last5"] for row in results[next(iter(VARIANTS))]]), color=GREY, linewidth=1, zorder=0)
+            axes.plot(
+                [np.mean(values)] * 2, [place - 0.3, place + 0.3], color=COLOURS[3], linewidth=2
+            )
+        axes.axvline(
+            np.mean([row["last5"] for row in results[next(iter(VARIANTS))]]),
+            color=GREY,
+            linewidth=1,
+            zorder=0,
+        )
         axes.set_yticks(range(len(results)), list(results))
         axes.invert_yaxis()
         axes.set_xlabel("accuracy, mean of the last five rounds")
-        title(axes, "FedLECC taken apart", "FMNIST, 100 clients, Dirichlet 0.055; a dot is a seed, the bar their mean")
+        title(
+            axes,
+            "FedLECC taken apart",
+            "FMNIST, 100 clients, Dirichlet 0.055; a dot is a seed, the bar their mean",
+        )
         figure.savefig(path, dpi=150)
 
 
@@ -164,7 +203,11 @@ def main() -> None:
     draw(results, given.out / "ablation.png")
     facts = f"{(time.monotonic() - began) / 60:.0f} minutes on {len(os.sched_getaffinity(0))} cores"
     text = PAGE.format(
-        table=tabulate(results), facts=facts, epochs=given.epochs, rounds=given.rounds, seeds=", ".join(map(str, seeds))
+        table=tabulate(results),
+        facts=facts,
+        epochs=given.epochs,
+        rounds=given.rounds,
+        seeds=", ".join(map(str, seeds)),
     )
     (given.out / "README.md").write_text(text, encoding="utf-8")
     print(text)

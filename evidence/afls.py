@@ -1,10 +1,12 @@
-"""AFLS on CIFAR-10: which procedure it chooses, and what both procedures reach, by round and by simulated time (METHODS 11.9).
+"""AFLS on CIFAR-10: which procedure it chooses, and what both procedures reach, by round and by
+simulated time (METHODS 11.9).
 
-``python evidence/afls.py`` deals CIFAR-10 to 10 devices with k = 2, 5 and 10 classes each, plays the recipes ``fedtra`` and
-``fedseq`` on them, once with turns of an epoch and once with turns of five batches, and writes ``results.json``, two figures
-and the page ``README.md`` into ``evidence/afls``. Run folders lie in ``runs/afls``; a second call goes on where the first was
-stopped. ``--rounds``, ``--short-rounds``, ``--seeds`` and ``--size`` (examples per device, 0 = all) make it shorter, ``--lr``
-changes the learning rate, ``--out`` writes elsewhere.
+``python evidence/afls.py`` deals CIFAR-10 to 10 devices with k = 2, 5 and 10 classes each, plays
+the recipes ``fedtra`` and ``fedseq`` on them, once with turns of an epoch and once with turns of
+five batches, and writes ``results.json``, two figures and the page ``README.md`` into
+``evidence/afls``. Run folders lie in ``runs/afls``; a second call goes on where the first was
+stopped. ``--rounds``, ``--short-rounds``, ``--seeds`` and ``--size`` (examples per device, 0 = all)
+make it shorter, ``--lr`` changes the learning rate, ``--out`` writes elsewhere.
 """
 
 from __future__ import annotations
@@ -33,11 +35,13 @@ from fedskew.types import RoundRecord
 
 HERE = Path(__file__).resolve().parent / "afls"
 DEVICES, CLASSES, REQUIRED = 10, (2, 5, 10), 0.6
-TURNS = {"epoch": 0, "batches": 160}  # examples of a turn (0 = all): one pass over the device's data, or five batches of 32
+# examples of a turn (0 = all): one pass over the device's data, or five batches of 32
+TURNS = {"epoch": 0, "batches": 160}
 EVERY = {"epoch": 1, "batches": 10}  # rounds between two tests
 COMPUTE_SECONDS, MESSAGE_SECONDS = 1.0, 0.276  # T_c and T_m = T_x of METHODS 6.5
 RECIPES = {"parallel": "fedtra", "sequential": "fedseq", "d2d": "fedseq_d2d"}
-PLAYED = ("parallel", "sequential")  # FedSeQ-D2D has the curve of FedSeQ bit for bit, on another clock
+# FedSeQ-D2D has the curve of FedSeQ bit for bit, on another clock
+PLAYED = ("parallel", "sequential")
 WAYS = {"parallel": "FedTrA", "sequential": "FedSeQ", "d2d": "FedSeQ-D2D"}
 
 
@@ -62,7 +66,9 @@ def settings(k: int, rounds: int, size: int, lr: float, turn: str = "epoch") -> 
 
 @cache
 def round_seconds(way: str) -> float:
-    """What the clock says of one round of a recipe, equal devices with links of their own. Nothing is trained for that."""
+    """What the clock says of one round of a recipe, equal devices with links of their own.
+    Nothing is trained for that.
+    """
     resolved = resolve(override(load(RECIPES[way]), settings(DEVICES, 1, 0, lr=0.01)))
     counts = np.full((DEVICES, 10), 100)
     means = draw_population(counts.sum(axis=1), Devices(**resolved["devices"]), 0)
@@ -71,12 +77,18 @@ def round_seconds(way: str) -> float:
 
 
 def choose(k: int, size: int, seed: int) -> dict[str, Any]:
-    """What the recipe ``afls`` does with these label counts, and its omega. Nothing is trained for that."""
+    """What the recipe ``afls`` does with these label counts, and its omega. Nothing is trained
+    for that.
+    """
     resolved = resolve(override(load("afls"), settings(k, 1, size, lr=0.01)))
     shards = shards_of(resolved, dataset_of(resolved), seed)
     counts = np.stack([np.bincount(shards.y[rows], minlength=10) for rows in owned(shards.train)])
     *_, (state, record) = run(settle(method_of(resolved), ScriptedRuntime(counts), seed))
-    return {"omega": max(0.0, state.memory["procedure"]["omega"]), "choice": way_of(record), "examples": int(counts[0].sum())}
+    return {
+        "omega": max(0.0, state.memory["procedure"]["omega"]),
+        "choice": way_of(record),
+        "examples": int(counts[0].sum()),
+    }
 
 
 def owned(train: Any) -> list[Any]:
@@ -90,7 +102,9 @@ def way_of(record: RoundRecord) -> str:
 
 
 def figures(rounds: Sequence[int], curve: Sequence[float], way: str) -> dict[str, Any]:
-    """Of one accuracy curve, round 0 first: its end, its best, when it got to the required accuracy (None = never)."""
+    """Of one accuracy curve, round 0 first: its end, its best, when it got to the required
+    accuracy (None = never).
+    """
     smooth = np.convolve(curve[1:], np.ones(5) / 5, mode="valid")
     hit = next((t for t, accuracy in zip(rounds, curve, strict=True) if accuracy >= REQUIRED), None)
     return {
@@ -106,8 +120,12 @@ def figures(rounds: Sequence[int], curve: Sequence[float], way: str) -> dict[str
 # ---------------------------------------------------------------- playing
 
 
-def play(rounds: Mapping[str, int], seeds: int, size: int, lr: float, folder: Path, cores: int) -> list[dict[str, Any]]:
-    """Every turn, k, seed and procedure; sequential runs use one core each, so whole runs share the cores."""
+def play(
+    rounds: Mapping[str, int], seeds: int, size: int, lr: float, folder: Path, cores: int
+) -> list[dict[str, Any]]:
+    """Every turn, k, seed and procedure; sequential runs use one core each, so whole runs share
+    the cores.
+    """
     jobs, cells = [], []
     for turn, seed, k, way in product(TURNS, range(seeds), CLASSES, PLAYED):
         recipe = RECIPES[way]
@@ -126,7 +144,9 @@ def play(rounds: Mapping[str, int], seeds: int, size: int, lr: float, folder: Pa
             raise SystemExit(outcome.error)
         finished = Run.load(outcome.job.out)
         cell["rounds"], cell["curve"] = zip(*finished.evaluations, strict=True)
-        assert np.allclose([record.cost.seconds for record in finished.rounds[1:]], round_seconds(cell["way"]))
+        assert np.allclose(
+            [record.cost.seconds for record in finished.rounds[1:]], round_seconds(cell["way"])
+        )
     d2d = [{**cell, "way": "d2d"} for cell in cells if cell["way"] == "sequential"]
     return [{**cell, **figures(cell["rounds"], cell["curve"], cell["way"])} for cell in cells + d2d]
 
@@ -134,22 +154,35 @@ def play(rounds: Mapping[str, int], seeds: int, size: int, lr: float, folder: Pa
 # ---------------------------------------------------------------- figure and page
 
 
-def draw(cells: Sequence[Mapping[str, Any]], chosen: Mapping[int, Mapping[str, Any]], path: Path) -> None:
-    """One column per k: accuracy by round above, by simulated time below, means over seeds; AFLS's choice is the thick line."""
+def draw(
+    cells: Sequence[Mapping[str, Any]], chosen: Mapping[int, Mapping[str, Any]], path: Path
+) -> None:
+    """One column per k: accuracy by round above, by simulated time below, means over seeds;
+    AFLS's choice is the thick line.
+    """
     with drawing():
         figure = new_figure(9.0, 5.2)
         panels = figure.subplots(2, len(CLASSES), sharey=True)
         for column, k in enumerate(CLASSES):
             for (way, name), colour in zip(WAYS.items(), COLOURS[:1] + COLOURS[2:4], strict=True):
                 found = [cell for cell in cells if (cell["k"], cell["way"]) == (k, way)]
-                rounds, curve = np.array(found[0]["rounds"]), np.mean([cell["curve"] for cell in found], axis=0)
+                rounds, curve = (
+                    np.array(found[0]["rounds"]),
+                    np.mean([cell["curve"] for cell in found], axis=0),
+                )
                 if way != "d2d":
                     panels[0, column].plot(rounds, curve, color=colour, linewidth=1.4, label=name)
                 thick = 2.6 if chosen[k]["choice"] == way else 1.0
-                panels[1, column].plot(rounds * round_seconds(way), curve, color=colour, linewidth=thick, label=name)
+                panels[1, column].plot(
+                    rounds * round_seconds(way), curve, color=colour, linewidth=thick, label=name
+                )
             for axes in panels[:, column]:
                 axes.axhline(REQUIRED, color=GREY, linewidth=1.0, zorder=0)
-            title(panels[0, column], f"{k} classes each", f"ω = {chosen[k]['omega']:.2f}, AFLS: {WAYS[chosen[k]['choice']]}")
+            title(
+                panels[0, column],
+                f"{k} classes each",
+                f"ω = {chosen[k]['omega']:.2f}, AFLS: {WAYS[chosen[k]['choice']]}",
+            )
             panels[0, column].set_xlabel("round")
             panels[1, column].set_xlabel("simulated seconds")
         panels[0, 0].set_ylabel("accuracy")
@@ -158,9 +191,15 @@ def draw(cells: Sequence[Mapping[str, Any]], chosen: Mapping[int, Mapping[str, A
         figure.savefig(path, dpi=150)
 
 
-def page(cells: Sequence[Mapping[str, Any]], chosen: Mapping[int, Mapping[str, Any]], how: Mapping[str, Any]) -> str:
+def page(
+    cells: Sequence[Mapping[str, Any]],
+    chosen: Mapping[int, Mapping[str, Any]],
+    how: Mapping[str, Any],
+) -> str:
     """The README."""
-    tables = {turn: table([cell for cell in cells if cell["turn"] == turn], chosen) for turn in TURNS}
+    tables = {
+        turn: table([cell for cell in cells if cell["turn"] == turn], chosen) for turn in TURNS
+    }
     return TEXT.format(**tables, examples=chosen[CLASSES[0]]["examples"], **how)
 
 
@@ -172,7 +211,9 @@ def table(cells: Sequence[Mapping[str, Any]], chosen: Mapping[int, Mapping[str, 
         for way, name in WAYS.items():
             found = [cell for cell in cells if (cell["k"], cell["way"]) == (k, way)]
             mark = "**chosen**" if chosen[k]["choice"] == way else ""
-            last, best, seconds = (np.mean([cell[key] for cell in found]) for key in ("last5", "best", "seconds"))
+            last, best, seconds = (
+                np.mean([cell[key] for cell in found]) for key in ("last5", "best", "seconds")
+            )
             line = f"| {k} | {chosen[k]['omega']:.3f} | {mark} | {name} | {last:.3f} | {best:.3f} |"
             lines.append(f"{line} {time_text(found)} | {seconds:.0f} |")
     return "\n".join(lines)
@@ -180,7 +221,9 @@ def table(cells: Sequence[Mapping[str, Any]], chosen: Mapping[int, Mapping[str, 
 
 def time_text(found: Sequence[Mapping[str, Any]]) -> str:
     """Mean over the seeds that got there; how many did not is said, never averaged in."""
-    hits = [cell["seconds_to_required"] for cell in found if cell["seconds_to_required"] is not None]
+    hits = [
+        cell["seconds_to_required"] for cell in found if cell["seconds_to_required"] is not None
+    ]
     missed = len(found) - len(hits)
     if not hits:
         return f">{found[0]['seconds']:.0f}"
@@ -236,12 +279,20 @@ def main() -> None:
         print(f"k = {k}: omega = {found['omega']:.3f}, AFLS chooses {WAYS[found['choice']]}")
     rounds = {"epoch": given.rounds, "batches": given.short_rounds}
     cells = play(rounds, given.seeds, given.size, given.lr, Path("runs/afls"), given.cores)
-    how = {name: getattr(given, name) for name in ("rounds", "short_rounds", "seeds", "lr", "cores")}
+    how = {
+        name: getattr(given, name) for name in ("rounds", "short_rounds", "seeds", "lr", "cores")
+    }
     how["minutes"] = (time.monotonic() - began) / 60
     given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / "results.json").write_text(json.dumps({**how, "chosen": chosen, "cells": cells}, indent=1) + "\n")
+    (given.out / "results.json").write_text(
+        json.dumps({**how, "chosen": chosen, "cells": cells}, indent=1) + "\n"
+    )
     for turn in TURNS:
-        draw([cell for cell in cells if cell["turn"] == turn], chosen, given.out / f"curves-{turn}.png")
+        draw(
+            [cell for cell in cells if cell["turn"] == turn],
+            chosen,
+            given.out / f"curves-{turn}.png",
+        )
     (given.out / "README.md").write_text(page(cells, chosen, how), encoding="utf-8")
     print(given.out / "README.md")
 

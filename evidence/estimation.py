@@ -1,9 +1,12 @@
-"""How well a short probe reveals the clients' label mixes: METHODS 8.3 again, then on Fashion-MNIST and CIFAR-10.
+"""How well a short probe reveals the clients' label mixes: METHODS 8.3 again, then on Fashion-MNIST
+and CIFAR-10.
 
-``python evidence/estimation.py`` runs everything (about 17 minutes of one core) and writes ``results.csv``, ``results.json``
-and the page ``README.md`` into ``evidence/estimation``. ``--quick`` runs the digits cells with one seed and writes into
-``runs/estimation-quick`` (seconds); ``--page`` only writes the page again from ``results.json``. The words of the page that
-are not numbers are in ``reading.md``; what a cell is and how it is measured in ``measurement.py`` beside it.
+``python evidence/estimation.py`` runs everything (about 17 minutes of one core) and writes
+``results.csv``, ``results.json`` and the page ``README.md`` into ``evidence/estimation``.
+``--quick`` runs the digits cells with one seed and writes into ``runs/estimation-quick`` (seconds);
+``--page`` only writes the page again from ``results.json``. The words of the page that are not
+numbers are in ``reading.md``; what a cell is and how it is measured in ``measurement.py`` beside
+it.
 """
 
 from __future__ import annotations
@@ -34,10 +37,17 @@ from page import write_page  # noqa: E402
 
 def run_all(chosen: Sequence[Cell]) -> list[dict[str, Any]]:
     """Every cell and seed under a progress bar; one row per cell and estimator."""
-    columns = (TextColumn("{task.description:<46}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description:<46}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     rows: list[dict[str, Any]] = []
     with Progress(*columns) as progress:
-        bar = progress.add_task("", total=sum(EPOCH_SECONDS[c.dataset] * c.epochs * c.seeds for c in chosen))
+        bar = progress.add_task(
+            "", total=sum(EPOCH_SECONDS[c.dataset] * c.epochs * c.seeds for c in chosen)
+        )
         for cell in chosen:
             results = []
             for seed in range(cell.seeds):
@@ -45,25 +55,37 @@ def run_all(chosen: Sequence[Cell]) -> list[dict[str, Any]]:
                 progress.update(bar, description=about)
                 results.append(run_cell(cell, seed))
                 progress.advance(bar, EPOCH_SECONDS[cell.dataset] * cell.epochs)
-            rows += [summary(cell, name, [result[name] for result in results]) for name in ESTIMATORS]
+            rows += [
+                summary(cell, name, [result[name] for result in results]) for name in ESTIMATORS
+            ]
     return rows
 
 
 def summary(cell: Cell, estimator: str, results: Sequence[dict[str, float]]) -> dict[str, Any]:
     """Mean and sample standard deviation over the seeds; None where there is only one."""
-    row: dict[str, Any] = {**asdict(cell), "model": NETWORKS[cell.dataset][0], "estimator": estimator}
+    row: dict[str, Any] = {
+        **asdict(cell),
+        "model": NETWORKS[cell.dataset][0],
+        "estimator": estimator,
+    }
     for name in FIGURES:
         values = np.array([result[name] for result in results])
         row[name] = round(float(values.mean()), 5)
         row[f"{name}_std"] = round(float(values.std(ddof=1)), 5) if len(values) > 1 else None
-    return row | {"total_variation_by_seed": [round(result["total_variation"], 5) for result in results]}
+    return row | {
+        "total_variation_by_seed": [round(result["total_variation"], 5) for result in results]
+    }
 
 
 def facts(command: str) -> dict[str, Any]:
-    """When, from what and how the numbers are made; to be asked before the run, because the code may change during it."""
+    """When, from what and how the numbers are made; to be asked before the run, because the code
+    may change during it.
+    """
 
     def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], cwd=HERE.parent, capture_output=True, text=True, check=False).stdout.strip()
+        return subprocess.run(
+            ["git", *arguments], cwd=HERE.parent, capture_output=True, text=True, check=False
+        ).stdout.strip()
 
     return {
         "date": datetime.now(UTC).date().isoformat(),
@@ -79,7 +101,9 @@ def facts(command: str) -> dict[str, Any]:
 def save(folder: Path, about: dict[str, Any], rows: Sequence[dict[str, Any]]) -> None:
     """results.json and results.csv."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "results.json").write_text(json.dumps({"facts": about, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    (folder / "results.json").write_text(
+        json.dumps({"facts": about, "rows": rows}, indent=1) + "\n", encoding="utf-8"
+    )
     names = [name for name in rows[0] if name != "total_variation_by_seed"]
     with (folder / "results.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, names, extrasaction="ignore", lineterminator="\n")
@@ -89,14 +113,24 @@ def save(folder: Path, about: dict[str, Any], rows: Sequence[dict[str, Any]]) ->
 
 def main() -> None:
     """Run, save, write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="digits only, one seed, into runs/estimation-quick")
-    parser.add_argument("--page", action="store_true", help="only write README.md again from results.json")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="digits only, one seed, into runs/estimation-quick"
+    )
+    parser.add_argument(
+        "--page", action="store_true", help="only write README.md again from results.json"
+    )
     given = parser.parse_args()
     folder = HERE.parents[1] / "runs" / "estimation-quick" if given.quick else HERE
     if not given.page:
         torch.set_num_threads(1)
-        chosen = [replace(cell, seeds=1) for cell in cells() if cell.dataset == "digits"] if given.quick else cells()
+        chosen = (
+            [replace(cell, seeds=1) for cell in cells() if cell.dataset == "digits"]
+            if given.quick
+            else cells()
+        )
         about = facts("python evidence/estimation.py" + " --quick" * given.quick)
         rows = run_all(chosen)
         save(folder, about | {"cpu minutes": round(time.process_time() / 60, 1)}, rows)

@@ -1,9 +1,12 @@
-"""Who trains, and in what order: six methods on the same clients, in accuracy, bytes, simulated time and energy (issue 5).
+"""Who trains, and in what order: six methods on the same clients, in accuracy, bytes, simulated
+time and energy (issue 5).
 
-``python evidence/orders.py`` plays FedAvg, FedLECC, Power-of-Choice, BACSA, FedSeQ and ``balanced_chains`` on Fashion-MNIST,
-100 clients by Dirichlet(0.055), 10 a round, 150 rounds, three seeds, all with one and the same local setting, and writes
-``results.json``, ``orders.png`` and the page ``README.md`` into ``evidence/orders``. Run folders lie in ``runs/orders``; a
-second call goes on where the first was stopped. ``--rounds`` and ``--seeds`` make it shorter; ``--out`` writes elsewhere.
+``python evidence/orders.py`` plays FedAvg, FedLECC, Power-of-Choice, BACSA, FedSeQ and
+``balanced_chains`` on Fashion-MNIST, 100 clients by Dirichlet(0.055), 10 a round, 150 rounds, three
+seeds, all with one and the same local setting, and writes ``results.json``, ``orders.png`` and the
+page ``README.md`` into ``evidence/orders``. Run folders lie in ``runs/orders``; a second call goes
+on where the first was stopped. ``--rounds`` and ``--seeds`` make it shorter; ``--out`` writes
+elsewhere.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ METHODS = {  # recipe -> name, and the rough sketch outside the project that the
     "fedseq": ("FedSeQ", None),
     "balanced_chains": ("balanced chains", 0.79),
 }
-SETTINGS: dict[str, Any] = {  # METHODS 11.1, but E = 1; only who trains, in what order and how models are averaged differs
+# METHODS 11.1, but E = 1; only who trains, in what order and how models are averaged differs
+SETTINGS: dict[str, Any] = {
     "data.use": "fmnist",
     "data.clients": 100,
     "partition.use": "dirichlet",
@@ -65,7 +69,9 @@ def spent(record: RoundRecord) -> tuple[float, float]:
 
 
 def play(rounds: int, seeds: int, folder: Path, cores: int) -> list[dict[str, Any]]:
-    """Every method under every seed: two methods under one seed have the same clients, first model and batch orders."""
+    """Every method under every seed: two methods under one seed have the same clients, first
+    model and batch orders.
+    """
     jobs, cells = [], []
     for seed in range(seeds):
         for recipe in METHODS:
@@ -88,8 +94,13 @@ def report(out: str, record: RoundRecord) -> None:
 
 
 def figures(records: Sequence[RoundRecord]) -> dict[str, Any]:
-    """Of one run: accuracy by round, simulated seconds up to each round, and the totals; round 0 (probe, histograms) counts."""
-    curve, costs = [record.accuracy for record in records], np.array([spent(record) for record in records])
+    """Of one run: accuracy by round, simulated seconds up to each round, and the totals; round 0
+    (probe, histograms) counts.
+    """
+    curve, costs = (
+        [record.accuracy for record in records],
+        np.array([spent(record) for record in records]),
+    )
     transfers = [transfer for record in records for transfer in record.transfers]
     return {
         "last5": float(np.mean(curve[-5:])),
@@ -117,11 +128,20 @@ def draw(cells: Sequence[Mapping[str, Any]], path: Path) -> None:
         figure = new_figure(9.0, 3.6)
         by_round, by_time = figure.subplots(1, 2, sharey=True)
         for (recipe, (name, _)), colour in zip(METHODS.items(), COLOURS, strict=False):
-            curve, clock = of(cells, recipe, "curve").mean(axis=0), of(cells, recipe, "clock").mean(axis=0)
+            curve, clock = (
+                of(cells, recipe, "curve").mean(axis=0),
+                of(cells, recipe, "clock").mean(axis=0),
+            )
             width = 5 if len(curve) > 20 else 1
-            smooth, first = np.convolve(curve, np.ones(width) / width, mode="valid"), max(width - 1, 1)
-            shown = smooth[first - width + 1 :]  # not round 0: nothing was trained, and its time may be 0
-            by_round.plot(np.arange(first, len(curve)), shown, color=colour, linewidth=1.4, label=name)
+            smooth, first = (
+                np.convolve(curve, np.ones(width) / width, mode="valid"),
+                max(width - 1, 1),
+            )
+            # not round 0: nothing was trained, and its time may be 0
+            shown = smooth[first - width + 1 :]
+            by_round.plot(
+                np.arange(first, len(curve)), shown, color=colour, linewidth=1.4, label=name
+            )
             by_time.plot(clock[first:], shown, color=colour, linewidth=1.4)
         title(by_round, "by round", "test accuracy, mean over seeds and 5 rounds")
         title(by_time, "by simulated time", "1 ms an example, 10 Mbit/s, logarithmic")
@@ -135,16 +155,26 @@ def draw(cells: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def table(cells: Sequence[Mapping[str, Any]]) -> str:
-    """One line per method: mean over seeds, for accuracies with their standard deviation (ddof 1)."""
-    lines = ["| method | " + " | ".join(heading for heading, _, _ in COLUMNS.values()) + " | sketch |"]
+    """One line per method: mean over seeds, for accuracies with their standard deviation (ddof
+    1).
+    """
+    lines = [
+        "| method | " + " | ".join(heading for heading, _, _ in COLUMNS.values()) + " | sketch |"
+    ]
     lines.append("|---|" + "---:|" * (len(COLUMNS) + 1))
     for recipe, (name, sketch) in METHODS.items():
         texts = []
         for key, (_, spec, factor) in COLUMNS.items():
             values = of(cells, recipe, key) * factor
-            deviation = f" ± {values.std(ddof=1):{spec}}" if key in ("last5", "best") and len(values) > 1 else ""
+            deviation = (
+                f" ± {values.std(ddof=1):{spec}}"
+                if key in ("last5", "best") and len(values) > 1
+                else ""
+            )
             texts.append(f"{values.mean():{spec}}{deviation}")
-        lines.append(f"| {name} | " + " | ".join(texts) + f" | {'' if sketch is None else sketch} |")
+        lines.append(
+            f"| {name} | " + " | ".join(texts) + f" | {'' if sketch is None else sketch} |"
+        )
     return "\n".join(lines)
 
 
@@ -192,12 +222,21 @@ def main() -> None:
     given = parser.parse_args()
     began = time.monotonic()
     cells = play(given.rounds, given.seeds, Path("runs/orders"), given.cores)
-    how = {"rounds": given.rounds, "seeds": given.seeds, "cores": given.cores, "minutes": (time.monotonic() - began) / 60}
+    how = {
+        "rounds": given.rounds,
+        "seeds": given.seeds,
+        "cores": given.cores,
+        "minutes": (time.monotonic() - began) / 60,
+    }
     print(table(cells))
     given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / "results.json").write_text(json.dumps({**how, "cells": cells}, indent=1) + "\n", encoding="utf-8")
+    (given.out / "results.json").write_text(
+        json.dumps({**how, "cells": cells}, indent=1) + "\n", encoding="utf-8"
+    )
     draw(cells, given.out / "orders.png")
-    (given.out / "README.md").write_text(TEXT.format(table=table(cells), verdict=verdict(cells), **how), encoding="utf-8")
+    (given.out / "README.md").write_text(
+        TEXT.format(table=table(cells), verdict=verdict(cells), **how), encoding="utf-8"
+    )
     print(given.out / "README.md")
 
 

@@ -1,8 +1,10 @@
-"""Who gets to train under BACSA, BACSA-SNR and the greedy technique: paper 001, Fig 6 again (METHODS 11.6).
+"""Who gets to train under BACSA, BACSA-SNR and the greedy technique: paper 001, Fig 6 again
+(METHODS 11.6).
 
-``python evidence/participation.py`` plays 400 rounds of each rule on scripted clients (nothing is trained: half a minute) and
-writes ``results.json``, ``participation.png`` and the page ``README.md`` into ``evidence/participation``. 20 clients own two of
-ten classes each; what the server knows of them comes from the shipped path: a probe whose output bias moves by the equation of
+``python evidence/participation.py`` plays 400 rounds of each rule on scripted clients (nothing is
+trained: half a minute) and writes ``results.json``, ``participation.png`` and the page
+``README.md`` into ``evidence/participation``. 20 clients own two of ten classes each; what the
+server knows of them comes from the shipped path: a probe whose output bias moves by the equation of
 METHODS 8.3 plus noise, read by ``signal = "estimated"``.
 """
 
@@ -29,7 +31,8 @@ from fedskew.types import Floats, Layout, Params, State
 
 HERE = Path(__file__).resolve().parent / "participation"
 CLIENTS, CLASSES, CHOSEN, ROUNDS, FEDERATIONS = 20, 10, 5, 400, 5
-PER_CLASS, STEPS, LR, NOISE = 36, 3, 0.01, 0.02  # NOISE: standard deviation of an estimated proportion
+# NOISE: standard deviation of an estimated proportion
+PER_CLASS, STEPS, LR, NOISE = 36, 3, 0.01, 0.02
 HEAD = Layout.of([("weight", (CLASSES, 4), "weight"), ("bias", (CLASSES,), "weight")])
 RULES: dict[str, dict[str, Any]] = {
     "BACSA": {"use": "bacsa"},
@@ -50,20 +53,28 @@ COLUMNS = {  # figure -> heading, format
 
 
 class NoisyClients(ScriptedRuntime):
-    """Clients whose output bias moves by lr * steps * (share - 1/C), with noise of their own in every round."""
+    """Clients whose output bias moves by lr * steps * (share - 1/C), with noise of their own in
+    every round.
+    """
 
     def __init__(self, federation: int) -> None:
         owned = balanced(CLIENTS, CLASSES, 2, stream(federation, "partition"))
         counts = np.where(owned, PER_CLASS, 0)
         means = draw_population(counts.sum(axis=1), Devices(snr_db=(0.0, 30.0)), federation)
         super().__init__(counts, script=self.reply, population=means)
-        self._layout, self.shares, self.federation = HEAD, counts / counts.sum(axis=1, keepdims=True), federation
+        self._layout, self.shares, self.federation = (
+            HEAD,
+            counts / counts.sum(axis=1, keepdims=True),
+            federation,
+        )
 
     def reply(self, client: int, round: int, model: Params) -> Reply:
         """One training run of one client."""
         noise = stream(self.federation, "noise", client, round).normal(scale=NOISE, size=CLASSES)
         moved = model.copy()
-        moved[-CLASSES:] += (LR * STEPS * (self.shares[client] - 1 / CLASSES + noise)).astype(np.float32)
+        moved[-CLASSES:] += (LR * STEPS * (self.shares[client] - 1 / CLASSES + noise)).astype(
+            np.float32
+        )
         return Reply(moved, 1.0, 0.01, STEPS, 2 * PER_CLASS)
 
 
@@ -78,7 +89,9 @@ def play(federation: int, rule: Mapping[str, Any]) -> dict[str, Any]:
     world = NoisyClients(federation)
     played = list(run(settle(method_of(resolve(recipe)), world, federation)))
     state: State = played[-1][0]
-    sets = [[client for chain in record.chains for client in chain.clients] for _, record in played[1:]]
+    sets = [
+        [client for chain in record.chains for client in chain.clients] for _, record in played[1:]
+    ]
     snr = world.describe().population.snr
     assert snr is not None
     found = participation(state.times_selected, state.last_selected, state.round, snr=snr)
@@ -86,10 +99,20 @@ def play(federation: int, rule: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "times": state.times_selected.tolist(),
         "snr_db": snr_db.round(2).tolist(),
-        **{name: getattr(found, name) for name in ("jain", "gini", "fewest", "most", "share_never", "longest_wait")},
+        **{
+            name: getattr(found, name)
+            for name in ("jain", "gini", "fewest", "most", "share_never", "longest_wait")
+        },
         "terciles": found.mean_by_snr_tercile,
         "snr_correlation": correlation(state.times_selected.astype(np.float64), snr_db),
-        "imbalance": float(np.mean([CLASSES * np.square(world.shares[ids].mean(axis=0) - 1 / CLASSES).sum() for ids in sets])),
+        "imbalance": float(
+            np.mean(
+                [
+                    CLASSES * np.square(world.shares[ids].mean(axis=0) - 1 / CLASSES).sum()
+                    for ids in sets
+                ]
+            )
+        ),
     }
 
 
@@ -106,14 +129,23 @@ def draw(results: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     with drawing():
         figure = new_figure(9.0, 3.0)
         panels = figure.subplots(1, 3, sharey=True)
-        for axes, (name, colour) in zip(panels, zip(RULES, (COLOURS[0], COLOURS[2], COLOURS[3]), strict=False), strict=True):
+        for axes, (name, colour) in zip(
+            panels, zip(RULES, (COLOURS[0], COLOURS[2], COLOURS[3]), strict=False), strict=True
+        ):
             found = results[name]
             order = np.argsort(found["snr_db"])
             axes.bar(np.arange(CLIENTS), np.array(found["times"])[order], color=colour, width=0.8)
             axes.axhline(ROUNDS * CHOSEN / CLIENTS, color=GREY, linewidth=1.2, zorder=0)
-            axes.set_xticks([0, CLIENTS - 1], [f"{np.array(found['snr_db'])[order[end]]:.0f} dB" for end in (0, -1)])
+            axes.set_xticks(
+                [0, CLIENTS - 1],
+                [f"{np.array(found['snr_db'])[order[end]]:.0f} dB" for end in (0, -1)],
+            )
             axes.set_xlabel("clients, by signal-to-noise ratio", color=INK)
-            title(axes, name, f"Jain {found['jain']:.2f}, correlation with SNR {found['snr_correlation']:+.2f}")
+            title(
+                axes,
+                name,
+                f"Jain {found['jain']:.2f}, correlation with SNR {found['snr_correlation']:+.2f}",
+            )
         panels[0].set_ylabel(f"times chosen in {ROUNDS} rounds")
         figure.savefig(path, dpi=150)
 
@@ -121,16 +153,23 @@ def draw(results: Mapping[str, Mapping[str, Any]], path: Path) -> None:
 def page(all_results: Sequence[Mapping[str, Mapping[str, Any]]], seconds: float) -> str:
     """The README."""
     first = all_results[0]
-    thirds = [f"| {name} | " + " | ".join(f"{x:.0f}" for x in first[name]["terciles"]) + " |" for name in RULES]
+    thirds = [
+        f"| {name} | " + " | ".join(f"{x:.0f}" for x in first[name]["terciles"]) + " |"
+        for name in RULES
+    ]
     return TEXT.format(
         table=table([first]),
         means=table(all_results),
-        thirds="\n".join(["| rule | worst third | middle | best third |\n|---|---:|---:|---:|", *thirds]),
+        thirds="\n".join(
+            ["| rule | worst third | middle | best third |\n|---|---:|---:|---:|", *thirds]
+        ),
         federations=len(all_results),
         seconds=seconds,
         rounds=ROUNDS,
         noise=NOISE,
-        distinct=" or ".join(str(n) for n in sorted({sum(t > 0 for t in r["greedy"]["times"]) for r in all_results})),
+        distinct=" or ".join(
+            str(n) for n in sorted({sum(t > 0 for t in r["greedy"]["times"]) for r in all_results})
+        ),
         jain_low=min(r["BACSA"]["jain"] for r in all_results),
         low=min(r["BACSA-SNR"]["snr_correlation"] for r in all_results),
         high=max(r["BACSA-SNR"]["snr_correlation"] for r in all_results),
@@ -139,10 +178,19 @@ def page(all_results: Sequence[Mapping[str, Mapping[str, Any]]], seconds: float)
 
 def table(all_results: Sequence[Mapping[str, Mapping[str, Any]]]) -> str:
     """One line per rule, figures averaged over federations."""
-    lines = ["| rule | " + " | ".join(heading for heading, _ in COLUMNS.values()) + " |", "|---|" + "---:|" * len(COLUMNS)]
+    lines = [
+        "| rule | " + " | ".join(heading for heading, _ in COLUMNS.values()) + " |",
+        "|---|" + "---:|" * len(COLUMNS),
+    ]
     for name in RULES:
-        means = {key: float(np.mean([results[name][key] for results in all_results])) for key in COLUMNS}
-        lines.append(f"| {name} | " + " | ".join(format(means[key], spec) for key, (_, spec) in COLUMNS.items()) + " |")
+        means = {
+            key: float(np.mean([results[name][key] for results in all_results])) for key in COLUMNS
+        }
+        lines.append(
+            f"| {name} | "
+            + " | ".join(format(means[key], spec) for key, (_, spec) in COLUMNS.items())
+            + " |"
+        )
     return "\n".join(lines)
 
 
@@ -185,7 +233,10 @@ Not from the paper: it gives neither gamma, theta, the SNRs nor numbers for Fig 
 def main() -> None:
     """Play, save, draw, write the page."""
     began = time.monotonic()
-    results = [{name: play(federation, rule) for name, rule in RULES.items()} for federation in range(FEDERATIONS)]
+    results = [
+        {name: play(federation, rule) for name, rule in RULES.items()}
+        for federation in range(FEDERATIONS)
+    ]
     HERE.mkdir(exist_ok=True)
     (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     draw(results[0], HERE / "participation.png")

@@ -1,9 +1,11 @@
-"""Personalised methods on ACSIncome with the rows they must be shown with: paper 004, Tables III and IV and Fig 8 again.
+"""Personalised methods on ACSIncome with the rows they must be shown with: paper 004, Tables III
+and IV and Fig 8 again.
 
-``python evidence/personal.py`` plays 10 methods and 3 references on 6 partitions of 100 clients with 5 seeds each (minutes on
-two cores) and writes ``results.json``, ``ecdf.png`` and the page ``README.md`` into ``evidence/personal``. All methods share
-one optimiser, partition, split, first model and budget (METHODS 11.13: T = 40, half of the clients, E = 5, Adam 1e-3, B = 32);
-partition and training seeds both vary. ``--seeds 1 --settings "S 0"`` plays a part.
+``python evidence/personal.py`` plays 10 methods and 3 references on 6 partitions of 100 clients
+with 5 seeds each (minutes on two cores) and writes ``results.json``, ``ecdf.png`` and the page
+``README.md`` into ``evidence/personal``. All methods share one optimiser, partition, split, first
+model and budget (METHODS 11.13: T = 40, half of the clients, E = 5, Adam 1e-3, B = 32); partition
+and training seeds both vary. ``--seeds 1 --settings "S 0"`` plays a part.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
 SEEDS = 5
 SETTINGS: dict[str, dict[str, Any]] = {
     **{f"α {a:g}": {"partition.use": "dirichlet", "partition.alpha": a} for a in (50.0, 0.7, 0.3)},
-    **{f"S {s:g}": {"partition.use": "similarity", "partition.similarity": s} for s in (1.0, 0.03, 0.0)},
+    **{
+        f"S {s:g}": {"partition.use": "similarity", "partition.similarity": s}
+        for s in (1.0, 0.03, 0.0)
+    },
 }
 COMMON = {
     "data.use": "acsincome",
@@ -52,7 +57,11 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {  # row -> recipe, what differ
     "Clust-PSI-PFL, signed": ("clust_psi_pfl", {"distance.signed": True}),
     "local only": ("local_only", {}),
 }
-REFERENCES = {"fine_tuned": "fine-tuned FedAvg", "majority_class": "majority class", "centralised": "centralised"}
+REFERENCES = {
+    "fine_tuned": "fine-tuned FedAvg",
+    "majority_class": "majority class",
+    "centralised": "centralised",
+}
 ROWS = (*METHODS, *REFERENCES.values())
 PAPER = {  # Table III accuracy | Table IV AD ± SDAD, where the paper gives them
     "FedAvg": {"α 0.3": (".64", ".43±.39"), "S 0": (".65", ".35±.44")},
@@ -79,20 +88,33 @@ def play(setting: str, seed: int, folder: str) -> list[dict[str, Any]]:
         result = run(recipe, seed=seed, workers=1, settings={**world, **changes})
         figures = result.summary()
         facts = {"models": figures["models"], "bytes": figures["bytes_down"] + figures["bytes_up"]}
-        rows.append(row_of(setting, seed, name, result.fairness, result.clients["accuracy"], began) | facts)
+        rows.append(
+            row_of(setting, seed, name, result.fairness, result.clients["accuracy"], began) | facts
+        )
         if name == "FedAvg":
             for reference in reference_rows(result):
                 began = time.process_time()
                 title = REFERENCES[reference.name]
-                rows.append(row_of(setting, seed, title, reference.fairness, reference.accuracy, began))
+                rows.append(
+                    row_of(setting, seed, title, reference.fairness, reference.accuracy, began)
+                )
     return rows
 
 
-def row_of(setting: str, seed: int, name: str, figures: Any, accuracy: Any, began: float) -> dict[str, Any]:
+def row_of(
+    setting: str, seed: int, name: str, figures: Any, accuracy: Any, began: float
+) -> dict[str, Any]:
     """One row of ``results.json``."""
     seconds = round(time.process_time() - began, 2)
     values = [None if np.isnan(a) else round(float(a), 4) for a in accuracy]
-    return {"setting": setting, "seed": seed, "method": name, "seconds": seconds, **figures.as_dict(), "accuracy": values}
+    return {
+        "setting": setting,
+        "seed": seed,
+        "method": name,
+        "seconds": seconds,
+        **figures.as_dict(),
+        "accuracy": values,
+    }
 
 
 def play_all(settings: Sequence[str], seeds: int, folder: Path, cores: int) -> list[dict[str, Any]]:
@@ -116,7 +138,9 @@ def play_all(settings: Sequence[str], seeds: int, folder: Path, cores: int) -> l
 
 
 def interval(values: Sequence[float]) -> float:
-    """Half the width of the 95 % confidence interval of the mean (Student's t, standard deviation with ddof 1)."""
+    """Half the width of the 95 % confidence interval of the mean (Student's t, standard
+    deviation with ddof 1).
+    """
     from scipy.stats import t
 
     if len(values) < 2:
@@ -125,7 +149,9 @@ def interval(values: Sequence[float]) -> float:
 
 
 def summarise(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One entry per setting and method: means over seeds, intervals, and the paired difference to FedAvg."""
+    """One entry per setting and method: means over seeds, intervals, and the paired difference
+    to FedAvg.
+    """
     found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         found.setdefault((row["setting"], row["method"]), []).append(row)
@@ -164,11 +190,21 @@ def _cell(entry: Mapping[str, Any]) -> str:
 def paper_table() -> str:
     """What the paper prints for the two partitions of its Table IV."""
     lines = ["| paper 004 | α 0.3: accuracy, AD±SDAD | S 0: accuracy, AD±SDAD |", "|---|---|---|"]
-    return "\n".join([*lines, *(f"| {m} | {' , '.join(c['α 0.3'])} | {' , '.join(c['S 0'])} |" for m, c in PAPER.items())])
+    return "\n".join(
+        [
+            *lines,
+            *(
+                f"| {m} | {' , '.join(c['α 0.3'])} | {' , '.join(c['S 0'])} |"
+                for m, c in PAPER.items()
+            ),
+        ]
+    )
 
 
 def draw(rows: Sequence[Mapping[str, Any]], settings: Sequence[str], path: Path) -> None:
-    """Fig 8: the distribution of local accuracy over the clients of all seeds; references are grey."""
+    """Fig 8: the distribution of local accuracy over the clients of all seeds; references are
+    grey.
+    """
     from fedskew.accounting.fairness import ecdf
     from fedskew.report.figures.style import COLOURS, GREY, INK, SOFT, drawing, new_figure, title
 
@@ -184,12 +220,18 @@ def draw(rows: Sequence[Mapping[str, Any]], settings: Sequence[str], path: Path)
         panels = np.atleast_1d(figure.subplots(1, len(settings), sharey=True))
         for axes, setting in zip(panels, settings, strict=True):
             for name in ROWS:
-                mine = [r["accuracy"] for r in rows if (r["setting"], r["method"]) == (setting, name)]
+                mine = [
+                    r["accuracy"] for r in rows if (r["setting"], r["method"]) == (setting, name)
+                ]
                 values, shares = ecdf(np.array(mine, np.float64))
-                style, colour = dashes.get(name, ("-", COLOURS[methods.index(name)] if name in methods else INK))
+                style, colour = dashes.get(
+                    name, ("-", COLOURS[methods.index(name)] if name in methods else INK)
+                )
                 width = 2.6 if name == "Clust-PSI-PFL" else 1.8 if name in dashes else 1.2
                 steps = [0, *values, 1], [0, *shares, 1]
-                axes.step(*steps, where="post", label=name, color=colour, linestyle=style, linewidth=width)
+                axes.step(
+                    *steps, where="post", label=name, color=colour, linestyle=style, linewidth=width
+                )
             axes.set_xlabel("accuracy a on the client's own test set")
             axes.set_xlim(0, 1.005)
             title(axes, setting)
@@ -219,7 +261,12 @@ Number of models at the end: {models}.
 """
 
 
-def page(rows: Sequence[Mapping[str, Any]], entries: Sequence[Mapping[str, Any]], settings: Sequence[str], facts: Any) -> str:
+def page(
+    rows: Sequence[Mapping[str, Any]],
+    entries: Sequence[Mapping[str, Any]],
+    settings: Sequence[str],
+    facts: Any,
+) -> str:
     """The README."""
     counts = [
         f"{e['method']} at {e['setting']}: {', '.join(map(str, e['models']))}"
@@ -227,7 +274,12 @@ def page(rows: Sequence[Mapping[str, Any]], entries: Sequence[Mapping[str, Any]]
         if e["method"] in ("CFL", "Clust-PSI-PFL", "Clust-PSI-PFL, signed")
     ]
     runs = sum("models" in row for row in rows)
-    filled = {"table": table(entries, settings), "paper": paper_table(), "models": "; ".join(counts), "runs": runs}
+    filled = {
+        "table": table(entries, settings),
+        "paper": paper_table(),
+        "models": "; ".join(counts),
+        "runs": runs,
+    }
     return PAGE.format(**filled, **facts)
 
 
@@ -246,12 +298,16 @@ def main() -> None:
     entries = summarise(rows)
     chosen.out.mkdir(parents=True, exist_ok=True)
     content = {"summary": entries, "runs": rows}
-    text = json.dumps(content, ensure_ascii=False, indent=None, separators=(",", ":")).replace("},{", "},\n{")
+    text = json.dumps(content, ensure_ascii=False, indent=None, separators=(",", ":")).replace(
+        "},{", "},\n{"
+    )
     (chosen.out / "results.json").write_text(text.replace("NaN", "null") + "\n", encoding="utf8")
     shown = [s for s in ("α 0.3", "S 0") if s in chosen.settings] or chosen.settings[:2]
     draw(rows, shown, chosen.out / "ecdf.png")
     facts = {"seconds": seconds, "cores": chosen.cores, "seeds": chosen.seeds}
-    (chosen.out / "README.md").write_text(page(rows, entries, chosen.settings, facts), encoding="utf8")
+    (chosen.out / "README.md").write_text(
+        page(rows, entries, chosen.settings, facts), encoding="utf8"
+    )
     print(table(entries, chosen.settings).replace("<br>", "  "))
     print(f"{seconds:.0f} s; written to {chosen.out}")
 

@@ -1,6 +1,8 @@
-"""Two results that look wrong, looked into: how many clusters Clust-PSI-PFL finds on ACSIncome, and why HACCS is poor there.
+"""Two results that look wrong, looked into: how many clusters Clust-PSI-PFL finds on ACSIncome, and
+why HACCS is poor there.
 
-``python evidence/personal_why.py`` (about 3 minutes on one core) writes ``evidence/personal/WHY.md``.
+``python evidence/personal_why.py`` (about 3 minutes on one core) writes
+``evidence/personal/WHY.md``.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def features_of(clients: int, seed: int, folder: Path) -> Any:
 
     resolved = resolve(override(load("clust_psi_pfl"), settings_of("α 0.3", clients, folder)))
     counts = shards_of(resolved, dataset_of(resolved), seed).label_counts
-    return psi_features(counts / counts.sum(axis=1, keepdims=True), counts.sum(axis=1).astype(float))
+    return psi_features(
+        counts / counts.sum(axis=1, keepdims=True), counts.sum(axis=1).astype(float)
+    )
 
 
 def curve_of(points: Any, stream: int, n_init: int = 10) -> dict[int, float]:
@@ -47,7 +51,9 @@ def curve_of(points: Any, stream: int, n_init: int = 10) -> dict[int, float]:
     from fedskew.clustering.kmeans import cluster
     from fedskew.types import Geometry
 
-    curve = cluster(Geometry(points=points), np.random.default_rng(stream), n_init=n_init).details["curve"]
+    curve = cluster(Geometry(points=points), np.random.default_rng(stream), n_init=n_init).details[
+        "curve"
+    ]
     return dict(zip(curve["counts"].tolist(), curve["silhouettes"].tolist(), strict=True))
 
 
@@ -57,7 +63,10 @@ def scikit_curve(points: Any) -> dict[int, float]:
     from sklearn.metrics import silhouette_score
 
     distinct = len(np.unique(points.round(6), axis=0))
-    fitted = {tau: KMeans(tau, n_init=10, random_state=0).fit_predict(points) for tau in range(2, distinct + 1)}
+    fitted = {
+        tau: KMeans(tau, n_init=10, random_state=0).fit_predict(points)
+        for tau in range(2, distinct + 1)
+    }
     return {tau: float(silhouette_score(points, labels)) for tau, labels in fitted.items()}
 
 
@@ -78,26 +87,40 @@ def group_facts(points: Any) -> dict[str, str]:
     from fedskew.clustering.kmeans import cluster
     from fedskew.types import Geometry
 
-    sizes = np.sort(np.bincount(cluster(Geometry(points=points), np.random.default_rng(0)).labels))[::-1]
+    sizes = np.sort(np.bincount(cluster(Geometry(points=points), np.random.default_rng(0)).labels))[
+        ::-1
+    ]
     identical = np.unique(points.round(6), axis=0, return_counts=True)[1].max()
     return {"sizes": ", ".join(map(str, sizes)), "identical": str(identical)}
 
 
 def tau_tables(folder: Path) -> dict[str, str]:
-    """What was chosen everywhere, the curves at K = 50, and what other initialisations choose in the odd cell."""
-    chosen = {(k, s): best_of(curve_of(features_of(k, s, folder), 0)) for k in CLIENTS for s in SEEDS}
+    """What was chosen everywhere, the curves at K = 50, and what other initialisations choose in
+    the odd cell.
+    """
+    chosen = {
+        (k, s): best_of(curve_of(features_of(k, s, folder), 0)) for k in CLIENTS for s in SEEDS
+    }
     curves = {f"seed {s}": curve_of(features_of(ODD[0], s, folder), 0) for s in SEEDS}
     odd = features_of(*ODD, folder)
     curves[f"seed {ODD[1]}, scikit-learn"] = scikit = scikit_curve(odd)
-    again = {n: Counter(best_of(curve_of(odd, stream, n)) for stream in range(20)) for n in (1, 10, 100)}
+    again = {
+        n: Counter(best_of(curve_of(odd, stream, n)) for stream in range(20)) for n in (1, 10, 100)
+    }
     lines = [
         [name, *(f"{curve[t]:.3f}" for t in SHOWN), str(best_of(curve)), f"{margin_of(curve):.3f}"]
         for name, curve in sorted(curves.items())
     ]
     return {
-        "chosen": table(["K", *(f"seed {s}" for s in SEEDS)], [[str(k), *(str(chosen[k, s]) for s in SEEDS)] for k in CLIENTS]),
+        "chosen": table(
+            ["K", *(f"seed {s}" for s in SEEDS)],
+            [[str(k), *(str(chosen[k, s]) for s in SEEDS)] for k in CLIENTS],
+        ),
         "curves": table(["τ", *map(str, SHOWN), "chosen", "margin"], lines),
-        "again": "; ".join(f"n_init {n}: " + ", ".join(f"{t} ({c}×)" for t, c in sorted(k.items())) for n, k in again.items()),
+        "again": "; ".join(
+            f"n_init {n}: " + ", ".join(f"{t} ({c}×)" for t, c in sorted(k.items()))
+            for n, k in again.items()
+        ),
         "scikit": str(best_of(scikit)),
         **group_facts(odd),
     }
@@ -107,7 +130,9 @@ def tau_tables(folder: Path) -> dict[str, str]:
 
 
 def play(setting: str, seed: int, rho: float | None, folder: Path) -> tuple[float, float, float]:
-    """(accuracy, share of high incomes among examples trained on, share of clients never chosen); rho None: FedAvg."""
+    """(accuracy, share of high incomes among examples trained on, share of clients never
+    chosen); rho None: FedAvg.
+    """
     from fedskew import run
     from fedskew.experiment.world import dataset_of, shards_of
     from fedskew.recipe import load, override, resolve
@@ -125,14 +150,22 @@ def play(setting: str, seed: int, rho: float | None, folder: Path) -> tuple[floa
 
 
 def haccs_rows(folder: Path) -> Iterator[list[str]]:
-    """One line per partition and weight of latency: accuracy by seed, and whom the model has seen."""
+    """One line per partition and weight of latency: accuracy by seed, and whom the model has
+    seen.
+    """
     for setting in ("α 0.3", "S 0"):
         for rho in (None, *RHOS):
             found = [play(setting, seed, rho, folder) for seed in SEEDS]
             print(setting, rho, [f"{a:.3f}" for a, *_ in found], flush=True)
             each = [f"{accuracy:.3f} ({share:.2f})" for accuracy, share, _ in found]
             mean, never = np.mean([f[0] for f in found]), np.mean([f[2] for f in found])
-            yield [setting, "FedAvg" if rho is None else f"HACCS, ρ = {rho:g}", *each, f"{mean:.3f}", f"{never:.2f}"]
+            yield [
+                setting,
+                "FedAvg" if rho is None else f"HACCS, ρ = {rho:g}",
+                *each,
+                f"{mean:.3f}",
+                f"{never:.2f}",
+            ]
 
 
 # ---------------------------------------------------------------- page
@@ -194,7 +227,10 @@ def main() -> None:
 
     high = float(np.mean(load("acsincome", folder=chosen.folder).y == 1))
     head = ["", "", *(f"seed {s}" for s in SEEDS), "mean", "never chosen"]
-    filled = tau_tables(chosen.folder) | {"haccs": table(head, list(haccs_rows(chosen.folder))), "high": f"{high:.2f}"}
+    filled = tau_tables(chosen.folder) | {
+        "haccs": table(head, list(haccs_rows(chosen.folder))),
+        "high": f"{high:.2f}",
+    }
     chosen.out.write_text(PAGE.format(**filled), encoding="utf8")
     print(f"written to {chosen.out}")
 

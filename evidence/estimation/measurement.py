@@ -1,9 +1,9 @@
 """The cells of the estimation tables, and how one of them is measured.
 
 Every cell is the shipped path: :func:`fedskew.loop.probe.head_updates` on a local runtime, read by
-:func:`fedskew.signal.estimated`. ``rlu`` and ``bias_start`` (bias_linear that knows the start model's mean softmax) look at 100
-auxiliary inputs, ten of each class, which are taken out of the training rows before these are dealt out: no client owns
-one. Test rows are never used.
+:func:`fedskew.signal.estimated`. ``rlu`` and ``bias_start`` (bias_linear that knows the start
+model's mean softmax) look at 100 auxiliary inputs, ten of each class, which are taken out of the
+training rows before these are dealt out: no client owns one. Test rows are never used.
 """
 
 from __future__ import annotations
@@ -25,9 +25,17 @@ from fedskew.signal.quality import estimation_quality
 from fedskew.types import Floats, HeadUpdates, Ints
 
 CLIENTS, AUXILIARY, WHOLE = 20, 100, 1 << 20
-SHIPPED = ("eq7_raw", "sqrt_raw", "eq7_delta", "sqrt_delta", "bias_linear", "rlu")  # the order of METHODS 8.3
+# the order of METHODS 8.3
+SHIPPED = ("eq7_raw", "sqrt_raw", "eq7_delta", "sqrt_delta", "bias_linear", "rlu")
 ESTIMATORS = (*SHIPPED, "bias_start", "uniform")
-FIGURES = ("total_variation", "kappa_support", "kappa_floor", "false_mass", "presence_precision", "presence_recall")
+FIGURES = (
+    "total_variation",
+    "kappa_support",
+    "kappa_floor",
+    "false_mass",
+    "presence_precision",
+    "presence_recall",
+)
 SPLITS: dict[str, tuple[str, dict[str, Any]]] = {
     "Dir .5": ("dirichlet", {"alpha": 0.5}),
     "Dir .1": ("dirichlet", {"alpha": 0.1}),
@@ -45,7 +53,8 @@ INITS = {  # name -> (Glorot in every layer?, start of the output layer)
     "glorot": (True, "default"),
     "bacsa, Glorot body": (True, "bacsa"),
 }
-EPOCH_SECONDS = {"digits": 0.03, "fmnist": 1.4, "cifar10": 10.0}  # all clients, one core: only for the progress bar
+# all clients, one core: only for the progress bar
+EPOCH_SECONDS = {"digits": 0.03, "fmnist": 1.4, "cifar10": 10.0}
 
 
 @dataclass(frozen=True)
@@ -65,9 +74,24 @@ class Cell:
 
 def cells() -> list[Cell]:
     """Everything the page shows."""
-    probes = [("Dir .5", 1, 0.01), ("Dir .5", 5, 0.01), ("Dir .1", 5, 0.01), ("Dir .5", 5, 0.1), ("Dir .5", 20, 0.1)]
-    probes += [("CCDD 2", 5, 0.01), ("Dir .5", 1, 0.001), ("Dir .1", 1, 0.001), ("CCDD 2", 1, 0.001)]
-    digits = [Cell("methods", "digits", *probe, init, 3) for probe in probes for init in ("bacsa", "torch", "glorot")]
+    probes = [
+        ("Dir .5", 1, 0.01),
+        ("Dir .5", 5, 0.01),
+        ("Dir .1", 5, 0.01),
+        ("Dir .5", 5, 0.1),
+        ("Dir .5", 20, 0.1),
+    ]
+    probes += [
+        ("CCDD 2", 5, 0.01),
+        ("Dir .5", 1, 0.001),
+        ("Dir .1", 1, 0.001),
+        ("CCDD 2", 1, 0.001),
+    ]
+    digits = [
+        Cell("methods", "digits", *probe, init, 3)
+        for probe in probes
+        for init in ("bacsa", "torch", "glorot")
+    ]
     unsaid = [
         Cell("open", "digits", split, epochs, 0.01, init, 3, pixels)
         for epochs in (1, 5)
@@ -75,7 +99,8 @@ def cells() -> list[Cell]:
         for pixels in ("standardised", "0..1")
         for init in ("bacsa", "bacsa, Glorot body")
     ]
-    # (epochs, lr, seeds): what fits into minutes. Nothing is left out of the training sets: the steps decide the error.
+    # (epochs, lr, seeds): what fits into minutes. Nothing is left out of the training sets: the
+    # steps decide the error.
     plan = {
         "fmnist": [(1, 0.01, 3), (5, 0.01, 3), (1, 0.001, 3), (1, 0.0001, 3)],
         "cifar10": [(1, 0.01, 2), (5, 0.01, 1), (1, 0.001, 1)],
@@ -101,7 +126,9 @@ def cells() -> list[Cell]:
 
 
 def build(dataset: Dataset, init: str) -> nn.Module:
-    """A fresh network. torch starts a Linear or Conv2d Kaiming-uniform with a = sqrt 5, that is within 1 / sqrt(fan in)."""
+    """A fresh network. torch starts a Linear or Conv2d Kaiming-uniform with a = sqrt 5, that is
+    within 1 / sqrt(fan in).
+    """
     glorot, head = INITS[init]
     name, options = NETWORKS[dataset.name]
 
@@ -113,14 +140,22 @@ def build(dataset: Dataset, init: str) -> nn.Module:
                 nn.init.zeros_(layer.bias)
         return module
 
-    return models.build(network, dataset.x.shape[1:], dataset.num_classes, head_init=cast(models.HeadInit, head))
+    return models.build(
+        network, dataset.x.shape[1:], dataset.num_classes, head_init=cast(models.HeadInit, head)
+    )
 
 
 def divide(dataset: Dataset, split: str, seed: int) -> Shards:
     """Put the auxiliary rows aside, then deal out all others."""
     rule, options = SPLITS[split]
     return build_shards(
-        dataset, clients=CLIENTS, partition=rule, options=options, client_test="none", auxiliary=AUXILIARY, seed=seed
+        dataset,
+        clients=CLIENTS,
+        partition=rule,
+        options=options,
+        client_test="none",
+        auxiliary=AUXILIARY,
+        seed=seed,
     )
 
 
@@ -128,20 +163,33 @@ def run_cell(cell: Cell, seed: int) -> dict[str, dict[str, float]]:
     """Estimator -> quality figures, for one seed."""
     dataset = load(cell.dataset)
     if cell.pixels == "0..1":  # digits have 17 grey levels, 0 to 16
-        dataset = replace(dataset, mean=np.zeros((), np.float32), std=np.full((), 16 / 255, np.float32))
+        dataset = replace(
+            dataset, mean=np.zeros((), np.float32), std=np.full((), 16 / 255, np.float32)
+        )
     shards = divide(dataset, cell.split, seed)
-    probe = {"probe": "all", "method": "rlu", "epochs": cell.epochs, "batch": cell.batch, "lr": cell.lr}
+    probe = {
+        "probe": "all",
+        "method": "rlu",
+        "epochs": cell.epochs,
+        "batch": cell.batch,
+        "lr": cell.lr,
+    }
     with LocalRuntime(store_of(shards), lambda: build(dataset, cell.init), workers=1) as runtime:
         first = runtime.initial(seed)
         softmax = runtime.auxiliary(first[None]).class_softmax[0].mean(axis=0)
         updates, _ = head_updates(runtime, runtime.describe(), first, seed, CLIENTS, probe)
     some = shards.train.sizes > 0  # only the uncapped Dirichlet may leave a client without examples
     assert (updates.answered == some).all()
-    rows = {name: estimated(updates, method=cast(Any, name), lr=cell.lr).rows[some] for name in SHIPPED}
+    rows = {
+        name: estimated(updates, method=cast(Any, name), lr=cell.lr).rows[some] for name in SHIPPED
+    }
     rows["bias_start"] = from_start(updates, softmax, cell.lr)
     rows["uniform"] = np.full_like(rows["rlu"], 1 / dataset.num_classes)
     sizes = shards.train.sizes[some]
-    return {name: figures(shards.label_counts[some] / sizes[:, None], rows[name], sizes) for name in ESTIMATORS}
+    return {
+        name: figures(shards.label_counts[some] / sizes[:, None], rows[name], sizes)
+        for name in ESTIMATORS
+    }
 
 
 def from_start(updates: HeadUpdates, softmax: Floats, lr: float) -> Floats:

@@ -18,7 +18,8 @@ COLUMNS = {
     "bias_start": "bias-linear s₀",
     "uniform": "uniform",
 }
-CELL = ("dataset", "split", "epochs", "lr", "init", "pixels")  # what tells the cells of one table apart
+# what tells the cells of one table apart
+CELL = ("dataset", "split", "epochs", "lr", "init", "pixels")
 # METHODS 8.3: (split, E, lr, start) -> eq7 raw, √ raw, eq7 Δ, √ Δ, bias-linear, RLU
 METHODS: dict[tuple[str, int, float, str], tuple[float, ...]] = {
     ("Dir .5", 1, 0.01, "bacsa"): (0.258, 0.359, 0.366, 0.206, 0.055, 0.056),
@@ -48,7 +49,9 @@ NOTES = {
 
 
 def write_page(folder: Path, reading: Path | None) -> Path:
-    """Write ``folder/README.md`` from ``folder/results.json`` and the hand-written reading of these very results."""
+    """Write ``folder/README.md`` from ``folder/results.json`` and the hand-written reading of
+    these very results.
+    """
     stored = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     grouped = group(stored["rows"])
     words = "" if reading is None else reading.read_text(encoding="utf-8").strip()
@@ -57,11 +60,20 @@ def write_page(folder: Path, reading: Path | None) -> Path:
         words,
         section("Digits: METHODS 8.3 and ours", "methods", compare(grouped)),
         section("Digits: other starts, smaller learning rate", "digits", besides(grouped)),
-        section("Digits: what METHODS leaves open", "open", plain(grouped, "open", ("split", "epochs", "pixels", "init"))),
+        section(
+            "Digits: what METHODS leaves open",
+            "open",
+            plain(grouped, "open", ("split", "epochs", "pixels", "init")),
+        ),
         section("Fashion-MNIST and CIFAR-10", "larger", larger(grouped)),
-        section("One step on the whole client", "step", plain(grouped, "step", ("dataset", "split", "init", "seeds"))),
+        section(
+            "One step on the whole client",
+            "step",
+            plain(grouped, "step", ("dataset", "split", "init", "seeds")),
+        ),
         section("Which classes are there", "presence", presence(grouped)),
-        "## How these numbers were made\n\n" + "\n".join(f"- {name}: {value}" for name, value in stored["facts"].items()),
+        "## How these numbers were made\n\n"
+        + "\n".join(f"- {name}: {value}" for name, value in stored["facts"].items()),
     ]
     page = folder / "README.md"
     page.write_text("\n\n".join(part for part in sections if part) + "\n", encoding="utf-8")
@@ -75,7 +87,9 @@ def group(rows: Iterable[Row]) -> Grouped:
     """(table, cell) -> estimator -> row."""
     grouped: Grouped = {}
     for row in rows:
-        grouped.setdefault((row["table"], *(row[name] for name in CELL)), {})[row["estimator"]] = row
+        grouped.setdefault((row["table"], *(row[name] for name in CELL)), {})[row["estimator"]] = (
+            row
+        )
     return grouped
 
 
@@ -86,7 +100,11 @@ def section(title: str, note: str, lines: Sequence[str]) -> str:
 
 def table(names: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
     """Markdown."""
-    return [f"| {' | '.join(names)} |", "|" + "---|" * len(names), *(f"| {' | '.join(line)} |" for line in lines)]
+    return [
+        f"| {' | '.join(names)} |",
+        "|" + "---|" * len(names),
+        *(f"| {' | '.join(line)} |" for line in lines),
+    ]
 
 
 def short(value: float) -> str:
@@ -104,19 +122,35 @@ def values(cell: dict[str, Row]) -> list[str]:
     """Every estimator; the best one that needs no auxiliary input in bold."""
     alone = [name for name in COLUMNS if name not in ("rlu", "bias_start")]
     best = min(alone, key=lambda name: cell[name]["total_variation"])
-    return [f"**{measured(cell[name])}**" if name == best else measured(cell[name]) for name in COLUMNS]
+    return [
+        f"**{measured(cell[name])}**" if name == best else measured(cell[name]) for name in COLUMNS
+    ]
 
 
 def compare(grouped: Grouped) -> list[str]:
-    """Three lines for every line of METHODS: theirs, ours, the difference; with the torch start where METHODS says Glorot."""
+    """Three lines for every line of METHODS: theirs, ours, the difference; with the torch start
+    where METHODS says Glorot.
+    """
     lines = []
     for (split, epochs, lr, init), theirs in METHODS.items():
         probe = f"{split}, E={epochs}, η={lr:g}"
-        lines.append([probe, "BACSA" if init == "bacsa" else "Glorot", "METHODS", *map(short, theirs), "", ""])
+        lines.append(
+            [
+                probe,
+                "BACSA" if init == "bacsa" else "Glorot",
+                "METHODS",
+                *map(short, theirs),
+                "",
+                "",
+            ]
+        )
         for start in ("glorot", "torch") if init == "glorot" else ("bacsa",):
             cell = grouped[("methods", "digits", split, epochs, lr, start, "standardised")]
             lines.append(["", start, "ours", *values(cell)])
-            gaps = [cell[name]["total_variation"] - number for name, number in zip(COLUMNS, theirs, strict=False)]
+            gaps = [
+                cell[name]["total_variation"] - number
+                for name, number in zip(COLUMNS, theirs, strict=False)
+            ]
             lines.append(["", "", "ours − METHODS", *(f"{gap:+.3f}" for gap in gaps), "", ""])
     return table(["digits", "start", "", *COLUMNS.values()], lines)
 
@@ -124,7 +158,9 @@ def compare(grouped: Grouped) -> list[str]:
 def besides(grouped: Grouped) -> list[str]:
     """The digits cells that METHODS has no numbers for."""
     shown = {
-        (split, epochs, lr, start) for split, epochs, lr, init in METHODS for start in (init, {"glorot": "torch"}.get(init))
+        (split, epochs, lr, start)
+        for split, epochs, lr, init in METHODS
+        for start in (init, {"glorot": "torch"}.get(init))
     }
     lines = [
         [split, str(epochs), f"{lr:g}", init, *values(cell)]
@@ -136,14 +172,26 @@ def besides(grouped: Grouped) -> list[str]:
 
 def plain(grouped: Grouped, name: str, keys: Sequence[str]) -> list[str]:
     """One line per cell."""
-    lines = [[str(cell["rlu"][key]) for key in keys] + values(cell) for key, cell in grouped.items() if key[0] == name]
+    lines = [
+        [str(cell["rlu"][key]) for key in keys] + values(cell)
+        for key, cell in grouped.items()
+        if key[0] == name
+    ]
     return table([*keys, *COLUMNS.values()], lines)
 
 
 def larger(grouped: Grouped) -> list[str]:
     """Fashion-MNIST and CIFAR-10."""
     lines = [
-        [f"{dataset}, {cell['rlu']['model']}", split, str(epochs), f"{lr:g}", init, str(cell["rlu"]["seeds"]), *values(cell)]
+        [
+            f"{dataset}, {cell['rlu']['model']}",
+            split,
+            str(epochs),
+            f"{lr:g}",
+            init,
+            str(cell["rlu"]["seeds"]),
+            *values(cell),
+        ]
         for (name, dataset, split, epochs, lr, init, _), cell in grouped.items()
         if name == "larger"
     ]

@@ -1,4 +1,5 @@
-"""fedskew: signal -> distance -> clustering -> selection -> procedure -> (runtime trains) -> aggregation -> accounting.
+"""fedskew: signal -> distance -> clustering -> selection -> procedure -> (runtime trains) ->
+aggregation -> accounting.
 
 >>> import fedskew
 >>> result = fedskew.run("fedavg", settings={"run.rounds": 1}, workers=1)
@@ -25,7 +26,9 @@ STAGES = ("signal", "distance", "clustering", "selection", "procedure", "aggrega
 
 
 def __getattr__(name: str) -> Any:
-    """``run``, ``Run`` and ``Comparison`` bring much machinery along: loaded when they are first asked for."""
+    """``run``, ``Run`` and ``Comparison`` bring much machinery along: loaded when they are first
+    asked for.
+    """
     if name == "Comparison":
         from fedskew.compare import comparison
 

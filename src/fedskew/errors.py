@@ -46,7 +46,9 @@ class DataError(FedskewError):
 
 
 class InfeasiblePartition(DataError):
-    """No partition met the rule within the allowed tries; ``best`` is the closest one, a (K, C) count matrix."""
+    """No partition met the rule within the allowed tries; ``best`` is the closest one, a (K, C)
+    count matrix.
+    """
 
     def __init__(self, where: str, what: str, remedy: str = "", *, best: Any = None) -> None:
         super().__init__(where, what, remedy)

@@ -1,7 +1,8 @@
 """Named random streams: the only source of randomness in fedskew.
 
-A stream is found by its name and keys, never by how often something was drawn before, so adding a draw in one stage cannot
-shift another, and two methods under one seed share partition, split, initial model and every client's batch order.
+A stream is found by its name and keys, never by how often something was drawn before, so adding a
+draw in one stage cannot shift another, and two methods under one seed share partition, split,
+initial model and every client's batch order.
 """
 
 from __future__ import annotations

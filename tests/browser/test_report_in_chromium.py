@@ -1,4 +1,6 @@
-"""The report as a person meets it, in headless Chromium: it draws, answers the pointer and the keyboard, and asks nobody."""
+"""The report as a person meets it, in headless Chromium: it draws, answers the pointer and the
+keyboard, and asks nobody.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ import pytest
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 if not CHROMIUM or not DRIVER:
-    pytest.skip("chromium and chromedriver are not installed (Debian: chromium chromium-driver)", allow_module_level=True)
+    pytest.skip(
+        "chromium and chromedriver are not installed (Debian: chromium chromium-driver)",
+        allow_module_level=True,
+    )
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "unit" / "show"))
 
@@ -40,7 +45,8 @@ FLAGS = (
     "--disable-sync",
     "--window-size=1280,900",
 )
-SEVERAL = {"profile.default_content_setting_values.automatic_downloads": 1}  # files from one page without being asked
+# files from one page without being asked
+SEVERAL = {"profile.default_content_setting_values.automatic_downloads": 1}
 FIGURES = ("curves", "labels", "map", "chosen", "plan", "ecdf", "ledger")
 NASTY = '<img src="http://127.0.0.1:9/x" onerror="document.title=\'owned\'">'
 
@@ -77,7 +83,13 @@ def page(tmp_path_factory):
                 budget=6,
                 local={"lr": 0.1 + number},
             )
-    save_page(Comparison.read(root), root / "report.html", target=0.3, budget="bytes", commands=["fedskew compare"])
+    save_page(
+        Comparison.read(root),
+        root / "report.html",
+        target=0.3,
+        budget="bytes",
+        commands=["fedskew compare"],
+    )
     return (root / "report.html").as_uri()
 
 
@@ -90,16 +102,22 @@ def opened(browser, page):
     browser.get(page)
     assert browser.execute_script("return document.documentElement.dataset.ready") == "yes"
     yield browser
-    assert [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+    assert [
+        entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")
+    ] == []
 
 
 def tip(browser):
-    return browser.execute_script("const t = document.getElementById('tip'); return t.hidden ? '' : t.innerText")
+    return browser.execute_script(
+        "const t = document.getElementById('tip'); return t.hidden ? '' : t.innerText"
+    )
 
 
 def hover(browser, figure, x=0.5, y=0.5):
     svg = browser.find_element(By.CSS_SELECTOR, f"#{figure} svg")
-    browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", svg)
+    browser.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", svg
+    )
     size = svg.size
     ActionChains(browser).move_to_element_with_offset(
         svg, int((x - 0.5) * size["width"]), int((y - 0.5) * size["height"])
@@ -113,7 +131,9 @@ def click(browser, selector):
 
 def asked_for(browser):
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    urls = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    urls = [
+        e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"
+    ]
     return [url for url in urls if not url.startswith(("data:", "blob:"))]
 
 
@@ -122,7 +142,9 @@ def asked_for(browser):
 
 def test_every_figure_is_drawn_and_no_request_leaves(opened, page):
     for name in FIGURES:
-        assert opened.execute_script(f"return document.querySelectorAll('#{name} svg *').length") > 10, name
+        assert (
+            opened.execute_script(f"return document.querySelectorAll('#{name} svg *').length") > 10
+        ), name
     assert opened.execute_script("return document.querySelectorAll('#curves .curve').length") == 3
     assert (
         opened.execute_script("return document.querySelectorAll('#table tbody tr').length") == 9
@@ -138,8 +160,12 @@ def test_markup_in_names_is_text(opened):
 
 
 def test_it_opens_quickly(opened):
-    seconds = opened.execute_script("return performance.getEntriesByType('navigation')[0].loadEventEnd") / 1000
-    print(f"interactive after {seconds:.2f} s")  # no limit here: this machine may be busy; benchmarks/compare.py has one
+    seconds = (
+        opened.execute_script("return performance.getEntriesByType('navigation')[0].loadEventEnd")
+        / 1000
+    )
+    # no limit here: this machine may be busy; benchmarks/compare.py has one
+    print(f"interactive after {seconds:.2f} s")
 
 
 # ---------------------------------------------------------------- pointer and keyboard
@@ -159,7 +185,10 @@ def test_hover_shows_values(opened):
 
 def test_arrow_keys_read_values(opened):
     svg = opened.find_element(By.CSS_SELECTOR, "#curves svg")
-    opened.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'}); arguments[0].focus()", svg)
+    opened.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'}); arguments[0].focus()",
+        svg,
+    )
     time.sleep(0.2)  # scrolling hides the values
     for _ in range(3):
         svg.send_keys(Keys.ARROW_RIGHT)
@@ -178,15 +207,25 @@ def test_everything_can_be_reached_with_tab(opened):
 
 
 def test_the_axis_can_be_switched(opened):
-    before = opened.execute_script("return document.querySelector('#curves .curve').getAttribute('points')")
+    before = opened.execute_script(
+        "return document.querySelector('#curves .curve').getAttribute('points')"
+    )
     click(opened, "#curves input[value=bytes]")
-    assert opened.execute_script("return document.querySelector('#curves .curve').getAttribute('points')") != before
+    assert (
+        opened.execute_script(
+            "return document.querySelector('#curves .curve').getAttribute('points')"
+        )
+        != before
+    )
     assert "bytes sent" in opened.find_element(By.CSS_SELECTOR, "#curves svg").text
 
 
 def test_methods_can_be_hidden(opened):
     click(opened, "#curves .legend button")
-    assert len(opened.find_elements(By.CSS_SELECTOR, "#curves .legend button[aria-pressed=false]")) == 1
+    assert (
+        len(opened.find_elements(By.CSS_SELECTOR, "#curves .legend button[aria-pressed=false]"))
+        == 1
+    )
     points = opened.execute_script(
         "return [...document.querySelectorAll('#curves .curve')].map((c) => c.getAttribute('points'))"
     )
@@ -224,7 +263,8 @@ def test_the_theme_follows_the_system_and_the_switch(opened, page):
 
 def test_a_phone_needs_no_sideways_scrolling(opened):
     opened.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride", {"width": 375, "height": 800, "deviceScaleFactor": 2, "mobile": True}
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 375, "height": 800, "deviceScaleFactor": 2, "mobile": True},
     )
     time.sleep(0.4)
     wide = "return [...document.querySelectorAll('main *')].filter((e) => e.scrollWidth > 375 && !e.closest('.scroll, pre'))"
@@ -285,7 +325,10 @@ def test_the_live_page_follows_a_run_and_stops(browser, tmp_path):
             path.unlink()
         write_run(folder)
         end = time.monotonic() + 15
-        while "1 of 1 run finished" not in browser.find_element(By.ID, "top").text and time.monotonic() < end:
+        while (
+            "1 of 1 run finished" not in browser.find_element(By.ID, "top").text
+            and time.monotonic() < end
+        ):
             time.sleep(0.1)
         assert "1 of 1 run finished" in browser.find_element(By.ID, "top").text
         assert len(browser.find_elements(By.CSS_SELECTOR, "#table tbody tr")) == 2

@@ -26,15 +26,18 @@ def run(name: str, geometry: Geometry, seed: int = 0, **options: object) -> Clus
 def label_points(seed: int) -> np.ndarray:
     """Square roots of label proportions: a few clients or many, sometimes with identical ones."""
     rng = np.random.default_rng(seed)
-    rows = rng.dirichlet(np.full(int(rng.integers(2, 8)), rng.choice([0.1, 1.0, 30.0])), int(rng.integers(1, 40)))
+    rows = rng.dirichlet(
+        np.full(int(rng.integers(2, 8)), rng.choice([0.1, 1.0, 30.0])), int(rng.integers(1, 40))
+    )
     return np.sqrt(rows[rng.integers(0, len(rows), len(rows))] if rng.random() < 0.3 else rows)
 
 
 def separated(seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Three equal groups of 8 to 14 clients, far apart; shuffled.
 
-    Equal, because a density clustering may leave 30 % of the clients as noise and is scored on the rest (METHODS 3.2): a whole
-    group of 29 % was seen to be given up for a silhouette of 0.953 instead of 0.951.
+    Equal, because a density clustering may leave 30 % of the clients as noise and is scored on the
+    rest (METHODS 3.2): a whole group of 29 % was seen to be given up for a silhouette of 0.953
+    instead of 0.951.
     """
     rng = np.random.default_rng(seed)
     groups = rng.permutation(np.repeat([0, 1, 2], rng.integers(8, 15)))
@@ -44,7 +47,9 @@ def separated(seed: int) -> tuple[np.ndarray, np.ndarray]:
 @every_clustering
 @quick
 @given(seed=seeds)
-def test_known_clients_are_partitioned_and_numbered_by_smallest_member(name: str, seed: int) -> None:
+def test_known_clients_are_partitioned_and_numbered_by_smallest_member(
+    name: str, seed: int
+) -> None:
     points = label_points(seed)
     known = np.random.default_rng(seed).random(len(points)) < 0.8
     points[~known] = np.nan
@@ -78,15 +83,20 @@ def test_the_same_seed_gives_the_same_answer_and_inputs_stay(name: str, seed: in
 def test_three_separated_groups_are_recovered_in_any_order_of_clients(name: str, seed: int) -> None:
     points, groups = separated(seed)
     order = np.random.default_rng(seed + 1).permutation(len(groups))
-    straight, shuffled = run(name, Geometry(points=points)), run(name, Geometry(points=points[order]))
+    straight, shuffled = (
+        run(name, Geometry(points=points)),
+        run(name, Geometry(points=points[order])),
+    )
     assert straight.k == shuffled.k == 3
     assert agreement(straight.labels, groups).ari == 1.0
     assert agreement(shuffled.labels, straight.labels[order]).ari == 1.0
-    if name in ("kmedoids", "kmeans"):  # where the walk of optics starts decides who is noise, and noise is not scored
+    # where the walk of optics starts decides who is noise, and noise is not scored
+    if name in ("kmedoids", "kmeans"):
         assert shuffled.silhouette == pytest.approx(straight.silhouette)
 
 
-@pytest.mark.parametrize("name", sorted(set(CLUSTERINGS) - {"kmeans"}))  # k-means is nothing without points
+# k-means is nothing without points
+@pytest.mark.parametrize("name", sorted(set(CLUSTERINGS) - {"kmeans"}))
 @quick
 @given(seed=seeds)
 def test_distances_alone_say_as_much_as_points(name: str, seed: int) -> None:

@@ -14,10 +14,22 @@ from scipy.spatial.distance import cdist
 from fedskew.distance import DISTANCES, SCALING_METRICS
 from fedskew.types import Signal
 
-METRICS = ("hellinger", "tv", "euclidean", "js_dist", "manhattan", "chebyshev", "w1_index", "w1_values", "psi")
+METRICS = (
+    "hellinger",
+    "tv",
+    "euclidean",
+    "js_dist",
+    "manhattan",
+    "chebyshev",
+    "w1_index",
+    "w1_values",
+    "psi",
+)
 SQUARED = ("cosine", "mse", "mmd_linear")  # the points give the square root
 
-counts = hnp.arrays(np.int64, st.tuples(st.integers(1, 8), st.integers(1, 6)), elements=st.integers(0, 9))
+counts = hnp.arrays(
+    np.int64, st.tuples(st.integers(1, 8), st.integers(1, 6)), elements=st.integers(0, 9)
+)
 
 
 def as_signal(table: np.ndarray) -> Signal:
@@ -58,7 +70,9 @@ def test_points_reproduce_the_pairs_or_their_root(name: str, table: np.ndarray) 
     if geometry.points is not None:
         points, known = geometry.points[signal.known], signal.known
         power = 2 if name in SQUARED else 1
-        np.testing.assert_allclose(cdist(points, points) ** power, geometry.pairwise[np.ix_(known, known)], atol=1e-9)
+        np.testing.assert_allclose(
+            cdist(points, points) ** power, geometry.pairwise[np.ix_(known, known)], atol=1e-9
+        )
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -73,7 +87,9 @@ def test_metrics_obey_the_triangle_inequality(name: str, table: np.ndarray) -> N
 
 def test_js_divergence_is_no_metric() -> None:
     """Shows that the test above can fail, and why js_dist has a name of its own."""
-    pairs = DISTANCES["js_div"](Signal(np.array([[1, 0], [0.5, 0.5], [0, 1]]), np.ones(3), "disclosed")).pairwise
+    pairs = DISTANCES["js_div"](
+        Signal(np.array([[1, 0], [0.5, 0.5], [0, 1]]), np.ones(3), "disclosed")
+    ).pairwise
     assert pairs[0, 2] > pairs[0, 1] + pairs[1, 2]
 
 
@@ -85,7 +101,9 @@ def test_reordering_clients_reorders_the_pairs(name: str, table: np.ndarray, see
     order = np.random.default_rng(seed).permutation(len(table))
     moved = Signal(signal.rows[order], signal.num_examples[order], "disclosed")
     pairs = DISTANCES[name](signal).pairwise
-    np.testing.assert_allclose(DISTANCES[name](moved).pairwise, pairs[np.ix_(order, order)], atol=1e-9)
+    np.testing.assert_allclose(
+        DISTANCES[name](moved).pairwise, pairs[np.ix_(order, order)], atol=1e-9
+    )
 
 
 @every_distance

@@ -1,4 +1,6 @@
-"""What every procedure promises, whatever it computes: everyone selected trains exactly once, and nothing given is changed."""
+"""What every procedure promises, whatever it computes: everyone selected trains exactly once,
+and nothing given is changed.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ from fedskew.types import Answer, Ask, AskShares, Plan, Stateful, View, needs_of
 SMALL = {"theta_classes": 2}  # worlds have 4 classes: theta = 8.5 cannot be reached there
 DRAWS_ITSELF = {"fedsoft"}  # by importance to each centre, instead of the selection
 SPECIAL: dict[str, list[dict[str, Any]]] = {
-    "chains": [{"chains": 0, **SMALL}, {"chains": 0, "groups": "balanced", **SMALL}, {"chains": 3, "groups": "balanced"}],
+    "chains": [
+        {"chains": 0, **SMALL},
+        {"chains": 0, "groups": "balanced", **SMALL},
+        {"chains": 3, "groups": "balanced"},
+    ],
     "adaptive": [{"dial": True, "refresh": 1, **SMALL}, {"pilot_rounds": 3, "required_loss": 0.5}],
 }
 
@@ -33,7 +39,12 @@ def variants() -> list[tuple[str, dict[str, Any]]]:
     for name, rule in sorted(PROCEDURES.items()):
         options = options_of(rule)
         base = SMALL if "theta_classes" in options else {}
-        named = [(o.name, v) for o in options.values() if get_origin(o.kind) is Literal for v in get_args(o.kind)]
+        named = [
+            (o.name, v)
+            for o in options.values()
+            if get_origin(o.kind) is Literal
+            for v in get_args(o.kind)
+        ]
         found += [
             (name, base),
             *((name, {**base, key: value}) for key, value in named),
@@ -43,9 +54,13 @@ def variants() -> list[tuple[str, dict[str, Any]]]:
 
 
 def planned(stage: Stage, ids: Any, view: View, seed: int, memory: Any) -> tuple[Plan, Any]:
-    """The plan after all questions, each answered with a seeded guess (one client fails to answer)."""
+    """The plan after all questions, each answered with a seeded guess (one client fails to
+    answer).
+    """
     for turn in range(5):
-        plan, memory = stage(ids, view, np.random.default_rng([seed, view.round, turn]), memory=memory)
+        plan, memory = stage(
+            ids, view, np.random.default_rng([seed, view.round, turn]), memory=memory
+        )
         if isinstance(plan, Plan):
             return plan, memory
         assert isinstance(plan, Ask)
@@ -68,7 +83,17 @@ def plays(name: str, options: dict[str, Any], world: World) -> list[tuple[Plan, 
     last, loss, found = np.zeros(world.clients, np.int64), np.full(world.clients, np.nan), []
     for round in range(1, world.rounds + 1):
         there = world.available_at(round)
-        view = View(round, world.budget, world.population(frozenset()), there, loss, last, last, world.signal, world.clustering)
+        view = View(
+            round,
+            world.budget,
+            world.population(frozenset()),
+            there,
+            loss,
+            last,
+            last,
+            world.signal,
+            world.clustering,
+        )
         ids = np.random.default_rng(round).permutation(np.flatnonzero(there))[: world.budget]
         given_ids, given_memory = ids.copy(), copy.deepcopy(memory)
         plan, remembered = planned(stage, ids, view, world.seed, memory)
@@ -81,7 +106,10 @@ def plays(name: str, options: dict[str, Any], world: World) -> list[tuple[Plan, 
         np.testing.assert_equal(memory, given_memory)
         found.append((plan, remembered))
         memory = remembered
-        last, loss = np.where(np.isin(np.arange(world.clients), ids), round, last), world.losses_at(round)
+        last, loss = (
+            np.where(np.isin(np.arange(world.clients), ids), round, last),
+            world.losses_at(round),
+        )
     return found
 
 
@@ -102,7 +130,9 @@ worlds = st.builds(
 @given(world=worlds)
 def test_every_promise_in_any_world(name: str, options: dict[str, Any], world: World) -> None:
     first, again = plays(name, options, world), plays(name, options, world)
-    assert [facts(plan) for plan, _ in first] == [facts(plan) for plan, _ in again], "another plan from the same stream"
+    assert [facts(plan) for plan, _ in first] == [facts(plan) for plan, _ in again], (
+        "another plan from the same stream"
+    )
     np.testing.assert_equal([memory for _, memory in first], [memory for _, memory in again])
 
 
@@ -118,9 +148,14 @@ def test_the_signature_is_a_recipe_schema(name: str) -> None:
     rule = PROCEDURES[name]
     step = rule.step if isinstance(rule, Stateful) else rule
     parameters = list(inspect.signature(step).parameters.values())
-    supplied = ["memory", "ids", "view", "rng"] if isinstance(rule, Stateful) else ["ids", "view", "rng"]
+    supplied = (
+        ["memory", "ids", "view", "rng"] if isinstance(rule, Stateful) else ["ids", "view", "rng"]
+    )
     assert [p.name for p in parameters[: len(supplied)]] == supplied
-    assert all(p.kind is p.KEYWORD_ONLY and p.annotation is not p.empty for p in parameters[len(supplied) :])
+    assert all(
+        p.kind is p.KEYWORD_ONLY and p.annotation is not p.empty
+        for p in parameters[len(supplied) :]
+    )
     options = options_of(rule)
     defaults = {key: option.default for key, option in options.items()}
     assert check_options("procedure", options, defaults) == defaults

@@ -1,4 +1,6 @@
-"""What every selection rule promises, whatever it computes; :mod:`fedskew.testing` plays them in worlds without clients."""
+"""What every selection rule promises, whatever it computes; :mod:`fedskew.testing` plays them in
+worlds without clients.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,17 @@ from fedskew.testing import WORLDS, World, check_selection, play
 from fedskew.types import Stateful
 
 RULES: dict[str, Any] = dict(SELECTIONS)
-OWN_NUMBER = {"one_per_cluster", "stratified", "psi_pfl"}  # how many they choose follows from the clusters or the cohort
-QUICK: dict[str, dict[str, Any]] = {"fedcor": {"warm_up": 1, "every": 2, "first_steps": 8, "steps": 4}}
+# how many they choose follows from the clusters or the cohort
+OWN_NUMBER = {"one_per_cluster", "stratified", "psi_pfl"}
+QUICK: dict[str, dict[str, Any]] = {
+    "fedcor": {"warm_up": 1, "every": 2, "first_steps": 8, "steps": 4}
+}
 BY_ID = {
     "round_robin": "goes by the numbers of the clients: that is the rule",
     "fedcls": "leaders are found by scanning the numbers of the clients upwards (METHODS 4.4)",
 }
-ALL_DIFFERENT = {"fedlecc": {"loss_source": "exact"}}  # else clients never heard of are equal, and the lower number decides
+# else clients never heard of are equal, and the lower number decides
+ALL_DIFFERENT = {"fedlecc": {"loss_source": "exact"}}
 
 every_rule = pytest.mark.parametrize("name", sorted(RULES))
 worlds = st.builds(
@@ -40,7 +46,12 @@ worlds = st.builds(
 
 
 def check(name: str, *of: World, **options: Any) -> None:
-    check_selection(RULES[name], worlds=of, fills_budget=name not in OWN_NUMBER, **{**QUICK.get(name, {}), **options})
+    check_selection(
+        RULES[name],
+        worlds=of,
+        fills_budget=name not in OWN_NUMBER,
+        **{**QUICK.get(name, {}), **options},
+    )
 
 
 def rounds_of(name: str, world: World, draws: int = 0) -> list[set[int]]:
@@ -68,7 +79,12 @@ def test_the_worlds_that_broke_rules_before(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "option", "value"), variants())
 def test_the_alternatives_keep_the_promises_too(name: str, option: str, value: Any) -> None:
-    check(name, World(reports="some", available="some", clusters="loose", seed=1), World(reports="none"), **{option: value})
+    check(
+        name,
+        World(reports="some", available="some", clusters="loose", seed=1),
+        World(reports="none"),
+        **{option: value},
+    )
 
 
 @every_rule
@@ -80,7 +96,9 @@ def test_every_promise_in_any_world(name: str, world: World) -> None:
 
 @every_rule
 def test_renaming_clients_renames_the_answer(name: str) -> None:
-    """Exactly, for a rule that draws nothing; otherwise every client is chosen equally often under its old and its new name."""
+    """Exactly, for a rule that draws nothing; otherwise every client is chosen equally often
+    under its old and its new name.
+    """
     if name in BY_ID:
         pytest.skip(BY_ID[name])
     world = World(clients=9, budget=3, rounds=4)
@@ -107,7 +125,10 @@ def test_the_signature_is_a_recipe_schema(name: str) -> None:
     parameters = list(inspect.signature(step).parameters.values())
     supplied = ["memory", "view", "rng"] if isinstance(rule, Stateful) else ["view", "rng"]
     assert [p.name for p in parameters[: len(supplied)]] == supplied
-    assert all(p.kind is p.KEYWORD_ONLY and p.annotation is not p.empty for p in parameters[len(supplied) :])
+    assert all(
+        p.kind is p.KEYWORD_ONLY and p.annotation is not p.empty
+        for p in parameters[len(supplied) :]
+    )
     options = options_of(rule)
     given = {key: option.default for key, option in options.items() if not option.required}
     assert check_options("selection", options, given) == given

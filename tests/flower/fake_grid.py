@@ -1,4 +1,6 @@
-"""A Grid without processes: messages go straight into the ClientApp, through Flower's own serialisation both ways."""
+"""A Grid without processes: messages go straight into the ClientApp, through Flower's own
+serialisation both ways.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,18 @@ from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedskew.experiment.fleet import client_app, read_settings, recipe_model, recipe_share, recipe_test
+from fedskew.experiment.fleet import (
+    client_app,
+    read_settings,
+    recipe_model,
+    recipe_share,
+    recipe_test,
+)
 from fedskew.runtime.flower.task import Task
 
 TASK = Task(10, recipe_share, recipe_model, recipe_test)
-Tamper = Callable[[int, Message, Message], Message | None]  # node, question, reply -> what arrives (None: nothing)
+# node, question, reply -> what arrives (None: nothing)
+Tamper = Callable[[int, Message, Message], Message | None]
 
 
 def wired(message: Message) -> Message:
@@ -33,10 +42,12 @@ class FakeGrid(Grid):
     nodes: dict[int, Context] = field(default_factory=dict)
     task: Task = TASK
     tamper: Tamper = lambda node, question, reply: reply
-    log: list[tuple[int, str]] = field(default_factory=list)  # (node, message type) of every message pushed
+    # (node, message type) of every message pushed
+    log: list[tuple[int, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 7, 1, 1  # as inside a ServerApp process
+        # as inside a ServerApp process
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 7, 1, 1
         self._app = client_app(self.task, Path("."))
         self._numbers = itertools.count(1)
         self._replies: dict[str, Message] = {}
@@ -80,7 +91,9 @@ class FakeGrid(Grid):
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         return [self._replies.pop(name) for name in message_ids if name in self._replies]
 
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[Message]:
         return self.pull_messages(self.push_messages(messages))
 
     def set_run(self, run: Any) -> None: ...

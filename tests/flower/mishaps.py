@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-EMPTY, OTHER_MODEL, FOREIGN = 5, 6, 7  # clients with no examples, with another model, with another program
+# clients with no examples, with another model, with another program
+EMPTY, OTHER_MODEL, FOREIGN = 5, 6, 7
 TASK = '''
 
 import time
@@ -67,7 +68,9 @@ app.__class__ = Stranger
 
 
 class Flags:
-    """Tells clients what to do, and hears how far they are; every process of the fleet reads the same folder."""
+    """Tells clients what to do, and hears how far they are; every process of the fleet reads the
+    same folder.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()

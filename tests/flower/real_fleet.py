@@ -1,4 +1,6 @@
-"""Real SuperLinks and SuperNodes on loopback for tests; every one is stopped by the test that started it."""
+"""Real SuperLinks and SuperNodes on loopback for tests; every one is stopped by the test that
+started it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from fedskew.deploy.local_fleet import supernode_command
 from fedskew.deploy.processes import Started, start
 from fedskew.recipe import load, override, resolve
 
-PATIENCE_SECONDS = 800.0  # only against hanging for ever: a message takes 5 s on two idle cores, 40 s when ten others want them
+# only against hanging for ever: a message takes 5 s on two idle cores, 40 s when ten others want
+# them
+PATIENCE_SECONDS = 800.0
 
 
 def make_app(folder: Path, recipe: str, settings: dict[str, object], *, seed: int = 5) -> Path:
@@ -27,10 +31,24 @@ def make_app(folder: Path, recipe: str, settings: dict[str, object], *, seed: in
 
 def run_app(home: Path, folder: Path, *more: str) -> subprocess.Popen[str]:
     """`fedskew flower run` in the background; its output goes to FOLDER.log."""
-    command = [sys.executable, "-m", "fedskew", "flower", "run", str(folder), "--home", str(home), *more]
+    command = [
+        sys.executable,
+        "-m",
+        "fedskew",
+        "flower",
+        "run",
+        str(folder),
+        "--home",
+        str(home),
+        *more,
+    ]
     with open(f"{folder}.log", "a") as output:
         return subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, text=True, env={**os.environ, "COLUMNS": "160"}
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "COLUMNS": "160"},
         )
 
 
@@ -45,7 +63,11 @@ def finish(process: subprocess.Popen[str], folder: Path, code: int | None = 0) -
     return said
 
 
-def wait_for(what: Callable[[], bool], during: subprocess.Popen[str] | None = None, seconds: float = PATIENCE_SECONDS) -> None:
+def wait_for(
+    what: Callable[[], bool],
+    during: subprocess.Popen[str] | None = None,
+    seconds: float = PATIENCE_SECONDS,
+) -> None:
     """Until something is so, while a run is going on; one that ends too early fails at once."""
     until = time.monotonic() + seconds
     while not what():
@@ -70,4 +92,9 @@ def is_online(log: str, times: int = 1) -> bool:
 def extra_node(fleet: local_fleet.Fleet, client: int, folder: Path) -> Started:
     """A SuperNode that is no part of what `up` started: whoever starts it stops it."""
     name = f"extra-{client}"
-    return start(name, supernode_command(fleet, client, 8, None), folder / f"{name}.log", environment(folder / name))
+    return start(
+        name,
+        supernode_command(fleet, client, 8, None),
+        folder / f"{name}.log",
+        environment(folder / name),
+    )

@@ -1,4 +1,6 @@
-"""Joining, leaving, doubles, foreign messages, privacy and resume, over a Grid without processes."""
+"""Joining, leaving, doubles, foreign messages, privacy and resume, over a Grid without
+processes.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from fedskew.runtime.flower.records import Note, from_records, to_records
 SMALL = "data.clients=4; run.rounds=3; run.clients_per_round=4"
 
 
-def config_of(out: Path, recipe: str = "fedavg", changes: str = "", **more: object) -> dict[str, object]:
+def config_of(
+    out: Path, recipe: str = "fedavg", changes: str = "", **more: object
+) -> dict[str, object]:
     given = {"recipe": recipe, "set": f"{SMALL}; {changes}", "seed": 3, "out": str(out)}
     return given | {"poll-seconds": 0.0, "wait-seconds": 0.0, "deadline-seconds": 0.01} | more
 
@@ -59,7 +63,15 @@ def test_exactly_one_outcome_each(tmp_path):
 
     grid.tamper = tamper
     found = exchange(grid, hello, deadline_seconds=0.01, poll_seconds=0.0)
-    assert [o.status for o in found] == ["ok", "error", "timeout", "non-finite", "error", "ok", "error"]
+    assert [o.status for o in found] == [
+        "ok",
+        "error",
+        "timeout",
+        "non-finite",
+        "error",
+        "ok",
+        "error",
+    ]
     assert found[1].why == "ValueError: no disk"
     assert found[2].why == "no reply within 0.01 s"
     assert "is not one of fedskew's" in found[4].why
@@ -78,7 +90,9 @@ def test_one_bad_client_costs_one_update(tmp_path):
         if node == 1002:
             return None
         if node == 1003:
-            reply.content["arrays"] = ArrayRecord({"model": Array(np.full(2410, np.nan, np.float32))})
+            reply.content["arrays"] = ArrayRecord(
+                {"model": Array(np.full(2410, np.nan, np.float32))}
+            )
         return reply
 
     grid.tamper = tamper
@@ -90,7 +104,9 @@ def test_one_bad_client_costs_one_update(tmp_path):
 
 def test_min_ok_is_the_loops(tmp_path):
     grid = fleet(config_of(tmp_path, changes="run.min_ok=4"))
-    grid.tamper = lambda node, q, r: None if (node, q.metadata.message_type) == (1000, "train") else r
+    grid.tamper = lambda node, q, r: (
+        None if (node, q.metadata.message_type) == (1000, "train") else r
+    )
     with pytest.raises(RoundFailed, match="3 usable replies, 4 needed"):
         play(grid)
 
@@ -99,7 +115,9 @@ def test_min_ok_is_the_loops(tmp_path):
 
 
 def test_absent_clients_are_not_available_and_late_ones_become(tmp_path):
-    """Client 3 joins in the middle of round 2: from round 3 on it is asked, and it has a cluster."""
+    """Client 3 joins in the middle of round 2: from round 3 on it is asked, and it has a
+    cluster.
+    """
     config = config_of(tmp_path, "fedlecc", "run.rounds=4; local.epochs=1")
     grid = fleet(config, 3)
 
@@ -118,11 +136,21 @@ def test_absent_clients_are_not_available_and_late_ones_become(tmp_path):
 
 
 def test_estimated_signals_probe_only_the_newcomer(tmp_path):
-    config = config_of(tmp_path, "bacsa", "run.rounds=2; local.epochs=1; run.clients_per_round=2; partition.use=dirichlet")
+    config = config_of(
+        tmp_path,
+        "bacsa",
+        "run.rounds=2; local.epochs=1; run.clients_per_round=2; partition.use=dirichlet",
+    )
     grid = fleet(config, 3)
-    grid.tamper = lambda node, q, r: (grid.join(3) if len(grid.nodes) == 3 and len(grid.log) >= 8 else 0, r)[1]
+    grid.tamper = lambda node, q, r: (
+        grid.join(3) if len(grid.nodes) == 3 and len(grid.log) >= 8 else 0,
+        r,
+    )[1]
     result = play(grid)
-    probes = [sum(t.bytes for t in r.transfers if t.kind == "probe" and t.direction == "down") for r in result.rounds]
+    probes = [
+        sum(t.bytes for t in r.transfers if t.kind == "probe" and t.direction == "down")
+        for r in result.rounds
+    ]
     size = 4 * result.models.shape[1]
     assert probes == [3 * size, 0, size]
 
@@ -148,7 +176,10 @@ def test_two_nodes_claim_one_client(tmp_path, capsys):
     grid = fleet(config_of(tmp_path))
     grid.join(2, node=2002)
     result = play(grid)
-    assert "node 2002 also claims client 2, which is node 1002: it is left out" in capsys.readouterr().out
+    assert (
+        "node 2002 also claims client 2, which is node 1002: it is left out"
+        in capsys.readouterr().out
+    )
     assert [len(r.loss) for r in result.rounds[1:]] == [4, 4, 4]
     assert not [1 for node, kind in grid.log if node == 2002 and kind == "train"]
 
@@ -158,7 +189,10 @@ def test_nobody_joins(tmp_path):
         play(fleet(config_of(tmp_path), 0))
 
 
-@pytest.mark.parametrize(("number", "why"), [(9, "says it is client 9, the recipe has 0..3"), (None, "has no client number")])
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [(9, "says it is client 9, the recipe has 0..3"), (None, "has no client number")],
+)
 def test_a_node_with_a_wrong_number_is_left_out(number, why, tmp_path, capsys):
     grid = fleet(config_of(tmp_path, changes="partition.use=iid"), 3)
     grid.join(0, node=77)
@@ -211,10 +245,13 @@ def test_a_node_with_another_model_is_left_out(tmp_path, capsys):
     def build(settings):
         calls.append(1)
         return (
-            torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)) if len(calls) == 3 else TASK.build_model(settings)
+            torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+            if len(calls) == 3
+            else TASK.build_model(settings)
         )
 
-    # The server builds the first, every client one of its own: the third model is client 1's. (The fourth and later fit.)
+    # The server builds the first, every client one of its own: the third model is client 1's. (The
+    # fourth and later fit.)
     result = play(with_task(replace(TASK, build_model=build), tmp_path))
     assert "builds a model of another layout" in capsys.readouterr().out
     assert {len(r.loss) for r in result.rounds[1:]} == {3}
@@ -280,25 +317,33 @@ def seen_arrays(grid: FakeGrid) -> list[np.ndarray]:
 
 def test_private_counts_are_noised_at_the_client_once(tmp_path):
     pytest.importorskip("opendp")
-    config = config_of(tmp_path, "fedlecc", "signal.use=private; signal.epsilon=0.001; local.epochs=1")
+    config = config_of(
+        tmp_path, "fedlecc", "signal.use=private; signal.epsilon=0.001; local.epochs=1"
+    )
     grid = fleet(config)
     arrived = seen_arrays(grid)
     result = play(grid)
-    exact = run({**dict(result.recipe)}, seed=3, workers=1).rounds  # the recipe itself still runs on one machine
+    # the recipe itself still runs on one machine
+    exact = run({**dict(result.recipe)}, seed=3, workers=1).rounds
     truth = TASK.load_data(0, read_settings(config, Path("."))).y
     counts = [a for a in arrived if a.shape == (10,)]
     assert len(counts) == 4  # one release each, never repeated
     assert not any(np.array_equal(a, np.bincount(truth, minlength=10)) for a in counts)
-    assert max(np.abs(a).max() for a in counts) > 500  # noise of scale 1000 on counts of at most 180
+    # noise of scale 1000 on counts of at most 180
+    assert max(np.abs(a).max() for a in counts) > 500
     assert len(exact) == len(result.rounds)
 
 
 def test_a_second_question_gets_the_same_noise(tmp_path):
     pytest.importorskip("opendp")
     grid = fleet(config_of(tmp_path, "fedlecc", "signal.use=private; local.epochs=1"), 1)
-    mark = exchange(grid, [Letter(1000, "query.hello", Note("hello"))], deadline_seconds=0.01)[0].note.layout
+    mark = exchange(grid, [Letter(1000, "query.hello", Note("hello"))], deadline_seconds=0.01)[
+        0
+    ].note.layout
     ask = [Letter(1000, "query.release", Note("release", {"client": 0}, {}, mark))]
-    first, second = (exchange(grid, ask, deadline_seconds=0.01)[0].note.arrays["counts"] for _ in range(2))
+    first, second = (
+        exchange(grid, ask, deadline_seconds=0.01)[0].note.arrays["counts"] for _ in range(2)
+    )
     assert np.array_equal(first, second)
 
 
@@ -315,7 +360,9 @@ def test_exact_counts_only_where_the_recipe_discloses_them(recipe, disclosed, tm
 
 def test_resume_goes_on_from_the_same_bytes(tmp_path):
     """The ServerApp dies in round 3; a new Flower run ends with the model of an undisturbed one."""
-    config = config_of(tmp_path / "broken", "fedlecc", "run.rounds=5; local.epochs=1; run.clients_per_round=2")
+    config = config_of(
+        tmp_path / "broken", "fedlecc", "run.rounds=5; local.epochs=1; run.clients_per_round=2"
+    )
     grid = fleet(config)
 
     def dies(node, question, reply):
@@ -337,7 +384,9 @@ def test_resume_goes_on_from_the_same_bytes(tmp_path):
 
 def test_a_private_signal_is_not_asked_for_again_after_resume(tmp_path):
     pytest.importorskip("opendp")
-    config = config_of(tmp_path / "run", "fedlecc", "signal.use=private; run.rounds=3; local.epochs=1")
+    config = config_of(
+        tmp_path / "run", "fedlecc", "signal.use=private; run.rounds=3; local.epochs=1"
+    )
     grid = fleet(config)
     grid.tamper = lambda node, q, r: 1 / 0 if sum(k == "train" for _, k in grid.log) == 6 else r
     with pytest.raises(ZeroDivisionError):
@@ -349,11 +398,17 @@ def test_a_private_signal_is_not_asked_for_again_after_resume(tmp_path):
 
 
 def test_few_messages(tmp_path):
-    """One hello each, one message per trained client and round, one evaluation at the end: nothing else."""
+    """One hello each, one message per trained client and round, one evaluation at the end:
+    nothing else.
+    """
     grid = fleet(config_of(tmp_path, "fedlecc", "local.epochs=1; run.clients_per_round=2"))
     play(grid)
     kinds = [kind for _, kind in grid.log]
-    assert {kind: kinds.count(kind) for kind in kinds} == {"query.hello": 4, "train": 6, "evaluate": 4}
+    assert {kind: kinds.count(kind) for kind in kinds} == {
+        "query.hello": 4,
+        "train": 6,
+        "evaluate": 4,
+    }
     tally = read_json(tmp_path / "fleet.json")["runs"][0]
     assert (tally["messages_down"], tally["messages_up"]) == (14, 14)
     assert tally["payload_up"] == 6 * 2410 * 4 + 4 * 40
@@ -371,7 +426,9 @@ def test_few_messages(tmp_path):
     ],
 )
 def test_a_hostile_client_cannot_end_the_run(kind, change, tmp_path):
-    """Replies of the right format with nonsense in them: that client is left out, the others go on."""
+    """Replies of the right format with nonsense in them: that client is left out, the others go
+    on.
+    """
     grid = fleet(config_of(tmp_path))
 
     def tamper(node, question, reply):
@@ -392,7 +449,9 @@ def test_label_counts_that_do_not_add_up(tmp_path, capsys):
 
     def tamper(node, question, reply):
         if node == 1003 and question.metadata.message_type == "query.hello":
-            reply.content["arrays"] = ArrayRecord({"counts": Array(np.full(10, 1 << 30, np.uint32))})
+            reply.content["arrays"] = ArrayRecord(
+                {"counts": Array(np.full(10, 1 << 30, np.uint32))}
+            )
         return reply
 
     grid.tamper = tamper

@@ -1,9 +1,11 @@
-"""One run over real processes in which nearly everything goes wrong; each test looks at one part of what came of it.
+"""One run over real processes in which nearly everything goes wrong; each test looks at one part of
+what came of it.
 
-Clients 0 to 3 are there, and with them four nodes that do not belong: one claims client 0 as well, one has no examples, one
-builds another model, one runs another program. Round 1: client 1 raises, client 2 computes NaN, client 4 joins, and client
-3's node is killed while it trains. Round 2 has to do without it; then it comes back. Round 3: while client 0 trains, the
-SuperLink is killed. It is started again and the run resumed.
+Clients 0 to 3 are there, and with them four nodes that do not belong: one claims client 0 as well,
+one has no examples, one builds another model, one runs another program. Round 1: client 1 raises,
+client 2 computes NaN, client 4 joins, and client 3's node is killed while it trains. Round 2 has to
+do without it; then it comes back. Round 3: while client 0 trains, the SuperLink is killed. It is
+started again and the run resumed.
 """
 
 from __future__ import annotations
@@ -27,8 +29,21 @@ from fedskew.experiment.result import Run
 from fedskew.records import read_json, read_rounds
 from fedskew.types import RoundRecord
 
-SETTINGS = {"data.clients": 8, "run.clients_per_round": 5, "run.rounds": 3, "local.epochs": 1, "data.client_test": "none"}
-CONFIG = ["--config", "min-clients=5", "--config", "deadline-seconds=120", "--config", "wait-seconds=240"]
+SETTINGS = {
+    "data.clients": 8,
+    "run.clients_per_round": 5,
+    "run.rounds": 3,
+    "local.epochs": 1,
+    "data.client_test": "none",
+}
+CONFIG = [
+    "--config",
+    "min-clients=5",
+    "--config",
+    "deadline-seconds=120",
+    "--config",
+    "wait-seconds=240",
+]
 CLAIMED = 0
 
 
@@ -53,8 +68,12 @@ def story(tmp_path_factory):
     local_fleet.up(home, 4)
     try:
         fleet = local_fleet.read_fleet(home)
-        strangers = [extra_node(fleet, client, folder) for client in (CLAIMED, EMPTY, OTHER_MODEL, FOREIGN)]
-        wait_for(lambda: all(is_online(process.log) for process in [*fleet.processes[1:], *strangers]))
+        strangers = [
+            extra_node(fleet, client, folder) for client in (CLAIMED, EMPTY, OTHER_MODEL, FOREIGN)
+        ]
+        wait_for(
+            lambda: all(is_online(process.log) for process in [*fleet.processes[1:], *strangers])
+        )
         yield play(home, app, flags, strangers)
     finally:
         for client in range(5):
@@ -105,12 +124,17 @@ def test_everything_happened(story):
 def test_a_client_that_raises_and_one_that_sends_nan(story):
     """Each costs its own update, with the reason on record; both are asked again and reply."""
     first, second = story.result.rounds[1:3]
-    assert (first.failures[1], first.failures[2]) == ("RuntimeError: the disk is gone", "non-finite loss")
+    assert (first.failures[1], first.failures[2]) == (
+        "RuntimeError: the disk is gone",
+        "non-finite loss",
+    )
     assert {1, 2} <= set(second.loss)
 
 
 def test_a_node_killed_while_it_trains(story):
-    """It was asked in that round, the round completes with the others, and it is back after its restart."""
+    """It was asked in that round, the round completes with the others, and it is back after its
+    restart.
+    """
     first, second, third = story.result.rounds[1:]
     assert asked(first) == [0, 1, 2, 3]
     assert first.failures[3] in ("the node has left", "no reply within 120 s")
@@ -128,11 +152,15 @@ def test_a_late_joiner_takes_part_from_the_next_round(story):
 
 
 def test_a_killed_superlink_costs_no_accepted_update(story):
-    """Round 3 was under way: it is played again, by another Flower run, from the checkpoint of round 2."""
+    """Round 3 was under way: it is played again, by another Flower run, from the checkpoint of
+    round 2.
+    """
     assert "does not answer any more. Start it again" in story.interrupted
     assert [r.round for r in story.before] == [0, 1, 2]
     kept = story.result.rounds[:3]
-    assert [(r.chains, r.loss, r.failures) for r in kept] == [(r.chains, r.loss, r.failures) for r in story.before]
+    assert [(r.chains, r.loss, r.failures) for r in kept] == [
+        (r.chains, r.loss, r.failures) for r in story.before
+    ]
     third = story.result.rounds[3]
     assert (sorted(third.loss), third.failures) == ([0, 1, 2, 3, 4], {}), story.resumed
     assert np.isfinite(story.result.models).all()
@@ -141,11 +169,22 @@ def test_a_killed_superlink_costs_no_accepted_update(story):
 
 
 def test_nodes_that_do_not_belong_are_named_and_left_out(story):
-    """Two nodes for one client, no examples, another model, another program: the run goes on with the others."""
+    """Two nodes for one client, no examples, another model, another program: the run goes on
+    with the others.
+    """
     said = story.interrupted
-    assert len(re.findall(rf"node \d+ also claims client {CLAIMED}, which is node \d+: it is left out", said)) == 1
+    assert (
+        len(
+            re.findall(
+                rf"node \d+ also claims client {CLAIMED}, which is node \d+: it is left out", said
+            )
+        )
+        == 1
+    )
     assert said.count(f"client {CLAIMED} has joined") == 1
     assert re.search(rf"client {EMPTY} has joined \(node \d+, 0 examples\)", said)
-    assert re.search(rf"node \d+ takes no part: client {OTHER_MODEL} builds a model of another layout", said)
+    assert re.search(
+        rf"node \d+ takes no part: client {OTHER_MODEL} builds a model of another layout", said
+    )
     assert re.search(r"node \d+ takes no part: message: is not one of fedskew's", said)
     assert all(set(asked(r)) <= {0, 1, 2, 3, 4} for r in story.result.rounds)

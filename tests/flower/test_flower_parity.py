@@ -1,4 +1,6 @@
-"""The same recipe and seed, on one machine and over Flower: the same clients every round, the same model."""
+"""The same recipe and seed, on one machine and over Flower: the same clients every round, the
+same model.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ from fedskew.experiment.fleet import serve
 from fedskew.experiment.local import run
 from fedskew.recipe import load, override
 
-SMALL = {"data.clients": 8, "run.rounds": 4, "run.clients_per_round": 4, "partition.use": "dirichlet"}
+SMALL = {
+    "data.clients": 8,
+    "run.rounds": 4,
+    "run.clients_per_round": 4,
+    "partition.use": "dirichlet",
+}
 RECIPES = {
     "fedavg": ("fedavg", {}),
     "fedlecc": ("fedlecc", {"local.epochs": 1, "selection.top_clusters": 2}),
@@ -56,6 +63,8 @@ def test_a_fleet_does_what_one_machine_does(name: str, tmp_path: Path):
     assert np.abs(local.models).max() > 0.1
     assert [r.transfers for r in fleet.rounds] == [r.transfers for r in local.rounds]
     assert [sorted(r.failures) for r in fleet.rounds] == [sorted(r.failures) for r in local.rounds]
-    np.testing.assert_allclose([r.accuracy for r in fleet.rounds], [r.accuracy for r in local.rounds], atol=1e-9)
+    np.testing.assert_allclose(
+        [r.accuracy for r in fleet.rounds], [r.accuracy for r in local.rounds], atol=1e-9
+    )
     np.testing.assert_allclose(fleet.clients["accuracy"], local.clients["accuracy"], atol=1e-9)
     assert (tmp_path / "fleet" / "result.json").is_file()

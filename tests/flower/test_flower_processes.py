@@ -1,4 +1,6 @@
-"""A SuperLink and four SuperNodes as real processes: five rounds of a parallel and of a sequential recipe, and their bytes."""
+"""A SuperLink and four SuperNodes as real processes: five rounds of a parallel and of a
+sequential recipe, and their bytes.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,15 @@ from fedskew.experiment.result import Run
 SMALL = {"data.clients": 4, "run.rounds": 5, "run.clients_per_round": 2, "local.epochs": 1}
 RECIPES = {"fedlecc": ("fedlecc", {**SMALL, "selection.top_clusters": 2}),
            "chain": ("fedavg", {**SMALL, "procedure.use": "sequential", "data.client_test": "none"})}  # fmt: skip
-MESSAGES = {"fedlecc": 4 + 5 * 2 + 4, "chain": 4 + 5 * 2}  # who are you, rounds of two, tests at the clients
+# who are you, rounds of two, tests at the clients
+MESSAGES = {"fedlecc": 4 + 5 * 2 + 4, "chain": 4 + 5 * 2}
 
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    """Both at once on the same fleet: recipe -> (run folder, what was printed), and what Flower knows of them."""
+    """Both at once on the same fleet: recipe -> (run folder, what was printed), and what Flower
+    knows of them.
+    """
     folder = tmp_path_factory.mktemp("processes")
     apps = {name: make_app(folder / name, *recipe) for name, recipe in RECIPES.items()}
     home = folder / "home"
@@ -31,7 +36,10 @@ def played(tmp_path_factory):
     try:
         running = {name: run_app(home, app) for name, app in apps.items()}
         said = {name: finish(running[name], app) for name, app in apps.items()}
-        yield {name: (app / "run", said[name]) for name, app in apps.items()}, list_runs(read_fleet(home).flower_home)
+        yield (
+            {name: (app / "run", said[name]) for name, app in apps.items()},
+            list_runs(read_fleet(home).flower_home),
+        )
     finally:
         local_fleet.down(home)
 
@@ -51,5 +59,7 @@ def test_our_bytes_are_those_flower_counted(name, played):
     """Net of the stated envelope of every message, within 5 %."""
     folder, said = played[0][name]
     bytes_ = compare(folder, played[1])
-    assert all(abs(way.difference) < 0.05 and way.messages == MESSAGES[name] for way in bytes_.values()), bytes_
+    assert all(
+        abs(way.difference) < 0.05 and way.messages == MESSAGES[name] for way in bytes_.values()
+    ), bytes_
     assert "difference" in said

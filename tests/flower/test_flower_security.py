@@ -1,4 +1,6 @@
-"""A fleet with TLS: registered nodes train, others are refused; keys are their owner's only; nothing secret is logged."""
+"""A fleet with TLS: registered nodes train, others are refused; keys are their owner's only;
+nothing secret is logged.
+"""
 
 from __future__ import annotations
 
@@ -44,16 +46,29 @@ def fleet(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def intruders(fleet, tmp_path_factory):
-    """Client 2 three times: with a key nobody registered, without a key, in plain text. Ready when each was turned away."""
+    """Client 2 three times: with a key nobody registered, without a key, in plain text. Ready
+    when each was turned away.
+    """
     folder, known = tmp_path_factory.mktemp("intruders"), read_fleet(fleet)
     stranger, _ = make_node_key(folder, "stranger")
     bare = supernode_command(known, 2, 3, None)
-    plain = [part for part in supernode_command(known, 2, 3, None) if part not in ("--root-certificates", str(known.authority))]
+    plain = [
+        part
+        for part in supernode_command(known, 2, 3, None)
+        if part not in ("--root-certificates", str(known.authority))
+    ]
     commands = {"unregistered": supernode_command(known, 2, 3, stranger), "anonymous": bare,
                 "plaintext": [plain[0], "--insecure", *plain[1:]]}  # fmt: skip
-    started = [start(name, command, folder / f"{name}.log", environment(folder / name)) for name, command in commands.items()]
+    started = [
+        start(name, command, folder / f"{name}.log", environment(folder / name))
+        for name, command in commands.items()
+    ]
     try:
-        wait_for(lambda: all(REFUSED[process.name] in Path(process.log).read_text() for process in started))
+        wait_for(
+            lambda: all(
+                REFUSED[process.name] in Path(process.log).read_text() for process in started
+            )
+        )
         yield started
     finally:
         stop(started)
@@ -61,17 +76,23 @@ def intruders(fleet, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def said(fleet, intruders, tmp_path_factory):
-    """What a run prints; its ServerApp sends the first node a message that is not ours before it begins."""
+    """What a run prints; its ServerApp sends the first node a message that is not ours before it
+    begins.
+    """
     app = make_app(tmp_path_factory.mktemp("run") / "app", "fedavg", SMALL)
     text = (app / "server_app.py").read_text()
     (app / "server_app.py").write_text(text.replace("    serve(", FOREIGN) + ANSWER)
-    printed = finish(run_app(fleet, app, "--config", "min-clients=2", "--config", "wait-seconds=240"), app)
+    printed = finish(
+        run_app(fleet, app, "--config", "min-clients=2", "--config", "wait-seconds=240"), app
+    )
     assert sorted(Run.load(app / "run").rounds[1].loss) == [0, 1], printed
     return printed
 
 
 def test_only_registered_nodes_take_part(said, intruders):
-    """The others are told so, are never known to the SuperLink, and the run goes on without them."""
+    """The others are told so, are never known to the SuperLink, and the run goes on without
+    them.
+    """
     assert "client 2" not in said
     for process in intruders:
         log = Path(process.log).read_text()
@@ -88,7 +109,11 @@ def test_a_client_refuses_a_message_that_is_not_ours(said):
 
 def test_keys_and_certificates_are_their_owners(fleet):
     for path in [fleet, *fleet.rglob("*")]:
-        if path.parent == fleet / "keys" or path.parent == fleet / "logs" or path == fleet / "fleet.json":
+        if (
+            path.parent == fleet / "keys"
+            or path.parent == fleet / "logs"
+            or path == fleet / "fleet.json"
+        ):
             assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
     for folder in (fleet, fleet / "keys", fleet / "logs", fleet / "flwr"):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -126,13 +151,29 @@ def test_wrong_certificate_and_no_superlink(fleet, tmp_path):
 def test_the_command_line_says_so_in_one_line(wrong, fleet, tmp_path):
     app = make_app(tmp_path / "app", "fedavg", SMALL)
     make_certificates(tmp_path, ["127.0.0.1"])
-    address = read_fleet(fleet).address if wrong == "certificate" else f"127.0.0.1:{local_fleet.free_port('127.0.0.1')}"
+    address = (
+        read_fleet(fleet).address
+        if wrong == "certificate"
+        else f"127.0.0.1:{local_fleet.free_port('127.0.0.1')}"
+    )
     where = ["--superlink", address, "--root-certificates", str(tmp_path / "ca.crt")]
-    command = [sys.executable, "-m", "fedskew", "flower", "run", str(app), "--home", str(tmp_path / "home"), *where]
+    command = [
+        sys.executable,
+        "-m",
+        "fedskew",
+        "flower",
+        "run",
+        str(app),
+        "--home",
+        str(tmp_path / "home"),
+        *where,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert ("its certificate is not accepted" if wrong == "certificate" else "nobody answers") in done.stderr
+    assert (
+        "its certificate is not accepted" if wrong == "certificate" else "nobody answers"
+    ) in done.stderr
 
 
 def test_two_fleets_in_one_folder(fleet):
@@ -157,7 +198,9 @@ def test_admit_writes_no_other_file(name, fleet):
 
 
 def test_restart_knows_its_fleet(fleet):
-    with pytest.raises(RunError, match=r"is no part of this fleet\. It has: superlink, node-0, node-1"):
+    with pytest.raises(
+        RunError, match=r"is no part of this fleet\. It has: superlink, node-0, node-1"
+    ):
         local_fleet.restart(fleet, "node-7")
     with pytest.raises(RunError, match="is running"):
         local_fleet.restart(fleet, "superlink")

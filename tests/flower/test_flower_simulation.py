@@ -15,7 +15,13 @@ from fedskew.experiment.result import Run
 
 
 def test_an_app_on_ray(tmp_path):
-    settings = {"data.clients": 6, "run.rounds": 3, "run.clients_per_round": 3, "selection.top_clusters": 2, "local.epochs": 1}
+    settings = {
+        "data.clients": 6,
+        "run.rounds": 3,
+        "run.clients_per_round": 3,
+        "selection.top_clusters": 2,
+        "local.epochs": 1,
+    }
     app = make_app(tmp_path / "app", "fedlecc", settings)
     local_fleet.up(tmp_path / "home", 6, simulation=True)
     try:

@@ -1,4 +1,6 @@
-"""Bytes of METHODS section 12: a model of 199,210 parameters, 10 of 100 clients a round, 150 rounds."""
+"""Bytes of METHODS section 12: a model of 199,210 parameters, 10 of 100 clients a round, 150
+rounds.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,11 @@ def test_procedures_of_table_9_1(chains, relay, down, up, d2d):
     for length in chains:
         plan.append(Chain(0, tuple(next(ids) for _ in range(length))))
     order = 10 * 8 if relay == "d2d" else 0
-    assert bytes_of(Plan(tuple(plan), relay=relay)) == {"down": down * S + order, "up": up * S, "d2d": d2d * S}
+    assert bytes_of(Plan(tuple(plan), relay=relay)) == {
+        "down": down * S + order,
+        "up": up * S,
+        "d2d": d2d * S,
+    }
 
 
 def test_multicast_sends_each_model_once():
@@ -67,8 +73,13 @@ def test_a_silent_client_is_charged_for_what_it_got():
     ],
 )
 def test_a_chain_from_device_to_device_that_breaks(broken, silent, failed, down, d2d, up):
-    """Three devices, one after another; every model that was sent is charged, whether it was of use or not."""
+    """Three devices, one after another; every model that was sent is charged, whether it was of
+    use or not.
+    """
     plan = Plan((Chain(0, (1, 2, 3)),), relay="d2d", broken=broken)
     transfers = model_transfers(plan, set(silent), S, failed=set(failed))
-    found = {way: total_bytes([t for t in transfers if t.kind == "model"], way) // S for way in ("down", "d2d", "up")}
+    found = {
+        way: total_bytes([t for t in transfers if t.kind == "model"], way) // S
+        for way in ("down", "d2d", "up")
+    }
     assert found == {"down": down, "d2d": d2d, "up": up}

@@ -1,6 +1,7 @@
 """Numbers of METHODS sections 1.7, 2 and 12, and of the fedartml package.
 
-The fedartml numbers come from this program, run once in its own environment (FedArtML 0.1.34, numpy 2.4, scipy 1.17)::
+The fedartml numbers come from this program, run once in its own environment (FedArtML 0.1.34, numpy
+2.4, scipy 1.17)::
 
     import numpy as np
     from fedartml.function_base import earth_movers_distance, hellinger_distance, jensen_shannon_distance
@@ -94,7 +95,12 @@ def test_same_figures_as_the_fedartml_package() -> None:
 
 @pytest.mark.parametrize(
     ("classes", "clients", "hd", "jsd"),
-    [(10, 100, 0.953, 0.707), (10, 250, 0.951, 0.646), (10, 300, 0.950, 0.635), (2, 100, 0.711, 0.388)],
+    [
+        (10, 100, 0.953, 0.707),
+        (10, 250, 0.951, 0.646),
+        (10, 300, 0.950, 0.635),
+        (2, 100, 0.711, 0.388),
+    ],
 )
 def test_ceiling_of_one_class_per_client(classes: int, clients: int, hd: float, jsd: float) -> None:
     figures = skew_figures(100 * np.eye(classes)[np.arange(clients) % classes])
@@ -103,10 +109,17 @@ def test_ceiling_of_one_class_per_client(classes: int, clients: int, hd: float, 
 
 
 def sorted_blocks(labels_per_class: list[int], clients: int) -> np.ndarray:
-    """Counts of the similarity partition at S = 0: sort by label, one equal block per client, drop the remainder."""
+    """Counts of the similarity partition at S = 0: sort by label, one equal block per client,
+    drop the remainder.
+    """
     labels = np.repeat(np.arange(len(labels_per_class)), labels_per_class)
     block = len(labels) // clients
-    return np.array([np.bincount(labels[j * block : (j + 1) * block], minlength=len(labels_per_class)) for j in range(clients)])
+    return np.array(
+        [
+            np.bincount(labels[j * block : (j + 1) * block], minlength=len(labels_per_class))
+            for j in range(clients)
+        ]
+    )
 
 
 def test_similarity_zero_with_ten_classes() -> None:
@@ -117,7 +130,9 @@ def test_similarity_zero_with_ten_classes() -> None:
 
 
 def test_similarity_zero_with_two_classes() -> None:
-    """METHODS says 63/37 only; the last digit depends on how the one mixed client falls, hence the wide margin."""
+    """METHODS says 63/37 only; the last digit depends on how the one mixed client falls, hence
+    the wide margin.
+    """
     counts = sorted_blocks([63_050, 36_950], 100)
     assert len(np.unique(counts, axis=0)) == 3
     assert skew_figures(counts).wpsi == pytest.approx(6.36, abs=0.03)

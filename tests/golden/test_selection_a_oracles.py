@@ -1,4 +1,6 @@
-"""METHODS section 12: FedLECC (i) to (vi), limits of Power-of-Choice, HACCS with one cluster. All numbers are from there."""
+"""METHODS section 12: FedLECC (i) to (vi), limits of Power-of-Choice, HACCS with one cluster.
+All numbers are from there.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ def lecc(m, J, **given):
     ask = fedlecc(seen, np.random.default_rng(0), top_clusters=J, loss_source="exact")
     assert isinstance(ask, AskLoss)
     answered = replace(seen, answers=(Answer(ask, seen.loss[ask.clients]),))
-    assert fedlecc(answered, np.random.default_rng(1), top_clusters=J, loss_source="exact").tolist() == reported
+    assert (
+        fedlecc(answered, np.random.default_rng(1), top_clusters=J, loss_source="exact").tolist()
+        == reported
+    )
     return reported
 
 
@@ -96,4 +101,9 @@ def test_haccs_with_one_cluster_takes_the_fastest(rho, variant):
     latency = np.array([4.0, 1, 3, 9, 2, 7])
     seen = view(4, labels=np.zeros(6, int), latency=latency)
     for seed in range(10):
-        assert haccs(seen, np.random.default_rng(seed), rho=rho, variant=variant).tolist() == [1, 4, 2, 0]
+        assert haccs(seen, np.random.default_rng(seed), rho=rho, variant=variant).tolist() == [
+            1,
+            4,
+            2,
+            0,
+        ]

@@ -1,9 +1,10 @@
-"""METHODS 4.8, 4.10, 11.6 and 12: the numbers BACSA, the greedy technique and Fed-CBS must reproduce.
+"""METHODS 4.8, 4.10, 11.6 and 12: the numbers BACSA, the greedy technique and Fed-CBS must
+reproduce.
 
-The participation oracles play 400 rounds with K = 20, m = 5, two classes a client with balanced owners and estimates that
-carry a little noise (standard deviation 0.02). They depend on who owns what: over 30 draws the Jain index of gamma = 0.1 was
-above 0.95 in 93 % (0.60 at worst) and the correlation with the SNR above 0.4 in 90 % (mean 0.60), so three fixed draws are
-judged together.
+The participation oracles play 400 rounds with K = 20, m = 5, two classes a client with balanced
+owners and estimates that carry a little noise (standard deviation 0.02). They depend on who owns
+what: over 30 draws the Jain index of gamma = 0.1 was above 0.95 in 93 % (0.60 at worst) and the
+correlation with the SNR above 0.4 in 90 % (mean 0.60), so three fixed draws are judged together.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ def test_greedy_uses_exactly_five_clients():
 
 
 def test_gamma_zero_is_the_greedy_technique():
-    assert play(bacsa, 0, rounds=20, gamma=0.0)[0].tolist() == (play(greedy_balance, 0)[0] // 20).tolist()
+    assert (
+        play(bacsa, 0, rounds=20, gamma=0.0)[0].tolist()
+        == (play(greedy_balance, 0)[0] // 20).tolist()
+    )
 
 
 def test_fairness_spreads_participation_and_costs_little_balance():
@@ -78,7 +82,9 @@ def test_good_channels_participate_more():
     assert np.mean([jain(times) for times, _, _ in found]) == pytest.approx(0.62, abs=0.1)
     assert max(spread for _, spread, _ in found) < 0.006  # METHODS: .005
     for times, _, snr_db in found:
-        worst, _, best = participation(times, times * 0, ROUNDS, snr=10 ** (snr_db / 10)).mean_by_snr_tercile
+        worst, _, best = participation(
+            times, times * 0, ROUNDS, snr=10 ** (snr_db / 10)
+        ).mean_by_snr_tercile
         assert best > worst
 
 
@@ -112,7 +118,10 @@ def test_exact_is_no_worse_than_swap_is_no_worse_than_greedy():
     for seed in range(100):
         rng = np.random.default_rng(seed)
         problem = pose(rng.dirichlet(np.full(10, 0.1), CLIENTS))
-        exact, swap = (evaluate(problem, solve(problem, M, rng, solver=how)[None])[0] for how in ("enumerate", "swap"))
+        exact, swap = (
+            evaluate(problem, solve(problem, M, rng, solver=how)[None])[0]
+            for how in ("enumerate", "swap")
+        )
         greedy = evaluate(problem, build_greedily(problem, M)[None])[0]
         assert exact <= swap + 1e-12
         assert swap <= greedy + 1e-12
@@ -131,7 +140,9 @@ def test_the_literal_objective_is_flagged_and_worse_than_random():
         rows = rng.dirichlet(np.full(10, 0.1), CLIENTS)
         never = np.zeros(CLIENTS)
         signal = Signal(rows, np.full(CLIENTS, 10), "disclosed")
-        view = View(1, M, Population(np.full(CLIENTS, 10)), never == 0, never, never, never, signal=signal)
+        view = View(
+            1, M, Population(np.full(CLIENTS, 10)), never == 0, never, never, never, signal=signal
+        )
         sets = {name: bacsa(view, rng, objective=name) for name in ("group", "literal")}
         sets["random"] = rng.choice(CLIENTS, M, replace=False)
         for name, ids in sets.items():

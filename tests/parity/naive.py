@@ -1,6 +1,8 @@
-"""Federated averaging written as plainly as possible: the independent program the engine is compared with.
+"""Federated averaging written as plainly as possible: the independent program the engine is
+compared with.
 
-It shares with fedskew only the data, the initial parameters, the random streams' names and the list of chosen clients.
+It shares with fedskew only the data, the initial parameters, the random streams' names and the list
+of chosen clients.
 """
 
 from __future__ import annotations
@@ -14,13 +16,17 @@ from torch import nn
 from fedskew.streams import stream
 
 
-def train_client(model, x, y, *, epochs, batch, lr, rng, momentum=0.0, weight_decay=0.0, prox_mu=0.0, adam=False):
+def train_client(
+    model, x, y, *, epochs, batch, lr, rng, momentum=0.0, weight_decay=0.0, prox_mu=0.0, adam=False
+):
     """Ordinary PyTorch: an optimiser object, backward, step."""
     received = [p.detach().clone() for p in model.parameters()]
     if adam:
         optimizer = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay)
     else:
-        optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum, weight_decay=weight_decay)
+        optimizer = torch.optim.SGD(
+            model.parameters(), lr=lr, momentum=momentum, weight_decay=weight_decay
+        )
     for _ in range(epochs):
         order = rng.permutation(len(y))
         for begin in range(0, len(y), batch):
@@ -39,7 +45,13 @@ def fedavg_round(model, shards, chosen, x, y, *, seed, round, **local):
     total, states = 0, []
     for client in chosen:
         rows = torch.from_numpy(np.array(shards.train.indices(client)))
-        mine = train_client(copy.deepcopy(model), x[rows], y[rows], rng=stream(seed, "batch", client, round), **local)
+        mine = train_client(
+            copy.deepcopy(model),
+            x[rows],
+            y[rows],
+            rng=stream(seed, "batch", client, round),
+            **local,
+        )
         states.append((len(rows), mine.state_dict()))
         total += len(rows)
     average = {k: sum(n / total * s[k] for n, s in states) for k in states[0][1]}

@@ -1,4 +1,5 @@
-"""On the real local runtime: what each optimiser equals when its knob is off, and where each differs from FedAvg when it is on.
+"""On the real local runtime: what each optimiser equals when its knob is off, and where each
+differs from FedAvg when it is on.
 
 METHODS 5, "Tests common to all". Every run is a few rounds on digits.
 """
@@ -34,7 +35,9 @@ def fedavg():
     return {
         "skewed": model_of(SKEWED),
         "equal": model_of({**BASE, "partition": {"use": "iid"}}),
-        "uniform, one round": model_of(SKEWED, **{"aggregation.weights": "uniform", "run.rounds": 1}),
+        "uniform, one round": model_of(
+            SKEWED, **{"aggregation.weights": "uniform", "run.rounds": 1}
+        ),
     }
 
 
@@ -42,10 +45,14 @@ def test_one_client_is_centralised_sgd():
     """Full batches: round t is one gradient step on all the examples."""
     lr, rounds = 0.5, 4
     recipe = {"data": {"use": "digits", "clients": 1}, "local": {"batch": 10**6, "lr": lr}}
-    got = model_of(recipe, **{"run.rounds": rounds, "run.clients_per_round": 1, "model.use": "tiny_mlp"})
+    got = model_of(
+        recipe, **{"run.rounds": rounds, "run.clients_per_round": 1, "model.use": "tiny_mlp"}
+    )
     shards = build_shards(data.load("digits"), clients=1, partition="iid", seed=2)
     rows = np.array(shards.train.indices(0))
-    x = torch.from_numpy((shards.x[rows].astype(np.float32) / 255 - shards.mean) / shards.std).unsqueeze(1)
+    x = torch.from_numpy(
+        (shards.x[rows].astype(np.float32) / 255 - shards.mean) / shards.std
+    ).unsqueeze(1)
     y = torch.from_numpy(np.array(shards.y)[rows])
     module = FlatModule(lambda: models.build("tiny_mlp", (8, 8), 10), 2).module
     optimizer = torch.optim.SGD(module.parameters(), lr=lr)
@@ -92,5 +99,8 @@ def test_the_knob_on_is_not(fedavg, settings):
 def test_a_strong_proximal_term_keeps_the_model_where_it_was():
     """mu -> infinity: W_i -> W (METHODS 5; lr x mu stays below 1, else SGD itself diverges)."""
     start = model_of(SKEWED, **{"local.lr": 0.0, "run.rounds": 1})
-    moved = [np.linalg.norm(model_of(SKEWED, **{"local.lr": 0.001, "local.prox_mu": mu}) - start) for mu in (0.0, 100.0, 900.0)]
+    moved = [
+        np.linalg.norm(model_of(SKEWED, **{"local.lr": 0.001, "local.prox_mu": mu}) - start)
+        for mu in (0.0, 100.0, 900.0)
+    ]
     assert moved[0] > 2 * moved[1] > 6 * moved[2]

@@ -23,7 +23,9 @@ def test_a_thousand_rounds_of_faults():
     assert usable + len(reasons) == asked, "a client is either used or in the failures"
     assert result.summary()["failures"] == len(reasons)
     for reason, chance in (("dropped out", 0.2), ("non-finite parameters", 0.8 * 0.05)):
-        assert abs(reasons.count(reason) - 5000 * chance) < 5 * np.sqrt(5000 * chance * (1 - chance))
+        assert abs(reasons.count(reason) - 5000 * chance) < 5 * np.sqrt(
+            5000 * chance * (1 - chance)
+        )
     assert set(reasons) == {"dropped out", "non-finite parameters"}
     assert np.isfinite(result.models).all()
     assert result.evaluations[-1][1] > 0.9

@@ -1,4 +1,6 @@
-"""Many logistic regressions at once: torch.optim's mathematics, and the same bits alone, in a crowd and in a worker."""
+"""Many logistic regressions at once: torch.optim's mathematics, and the same bits alone, in a
+crowd and in a worker.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ JOBS = [
 
 @pytest.fixture(scope="module")
 def shards():
-    return build_shards(data.load("digits"), clients=8, partition="dirichlet", options={"alpha": 0.5}, seed=0)
+    return build_shards(
+        data.load("digits"), clients=8, partition="dirichlet", options={"alpha": 0.5}, seed=0
+    )
 
 
 def logistic():
@@ -41,7 +45,9 @@ def logistic():
 
 
 def plain(shards, start, client, job, round=3):
-    x = torch.from_numpy((shards.x.astype(np.float32) / 255 - shards.mean) / shards.std).unsqueeze(1)
+    x = torch.from_numpy((shards.x.astype(np.float32) / 255 - shards.mean) / shards.std).unsqueeze(
+        1
+    )
     rows = torch.from_numpy(np.array(shards.train.indices(client)))
     model = FlatModule(logistic, 0)
     model.read(start)
@@ -53,7 +59,11 @@ def plain(shards, start, client, job, round=3):
     return flat(trained)
 
 
-@pytest.mark.parametrize("job", JOBS, ids=lambda j: f"{j.optimizer}-b{j.batch}-m{j.momentum}-w{j.weight_decay}-p{j.prox_mu}")
+@pytest.mark.parametrize(
+    "job",
+    JOBS,
+    ids=lambda j: f"{j.optimizer}-b{j.batch}-m{j.momentum}-w{j.weight_decay}-p{j.prox_mu}",
+)
 def test_a_crowd_matches_torch_optim(shards, job):
     everyone = list(range(8))
     with LocalRuntime(store_of(shards), logistic, workers=1) as runtime:
@@ -62,8 +72,12 @@ def test_a_crowd_matches_torch_optim(shards, job):
         alone = [runtime.train([c], starts, [c % 2], job, seed=9, round=3) for c in everyone]
     for client in everyone:
         assert np.abs(got.params[client] - starts[client % 2]).max() > 1e-3
-        assert np.allclose(got.params[client], plain(shards, starts[client % 2], client, job), atol=2e-5)
-        assert got.params[client].tobytes() == alone[client].params[0].tobytes(), "nobody's bits depend on who is beside"
+        assert np.allclose(
+            got.params[client], plain(shards, starts[client % 2], client, job), atol=2e-5
+        )
+        assert got.params[client].tobytes() == alone[client].params[0].tobytes(), (
+            "nobody's bits depend on who is beside"
+        )
         assert got.loss[client] == alone[client].loss[0]
         assert got.steps[client] == job.epochs * -(-len(shards.train.indices(client)) // job.batch)
         assert got.examples[client] == len(shards.train.indices(client))
@@ -73,10 +87,16 @@ def test_a_crowd_matches_torch_optim(shards, job):
 def test_worker_processes_give_the_same_bits(shards, report):
     job = LocalJob(epochs=2, batch=16, lr=0.01, optimizer="adam", clip_norm=0.5, report_loss=report)
     added = np.random.default_rng(0).normal(scale=0.02, size=(8, 650)).astype(np.float32)
-    with LocalRuntime(store_of(shards), logistic, workers=1) as one, LocalRuntime(store_of(shards), logistic, workers=2) as two:
+    with (
+        LocalRuntime(store_of(shards), logistic, workers=1) as one,
+        LocalRuntime(store_of(shards), logistic, workers=2) as two,
+    ):
         start = one.initial(0)
         two.initial(0)
-        a, b = (r.train(range(8), start[None], [0] * 8, job, seed=0, round=1, corrections=added) for r in (one, two))
+        a, b = (
+            r.train(range(8), start[None], [0] * 8, job, seed=0, round=1, corrections=added)
+            for r in (one, two)
+        )
         wanted = one.evaluate_clients(range(8), start[None], [0] * 8, "train").loss
         trained = one.evaluate_clients(range(8), a.params, range(8), "train").loss
     assert a.params.tobytes() == b.params.tobytes()
@@ -91,7 +111,15 @@ def test_corrections_and_clipping_match_the_autograd_step(shards, monkeypatch):
 
     def train():
         with LocalRuntime(store_of(shards), logistic, workers=1) as runtime:
-            return runtime.train([1, 4, 6], runtime.initial(0)[None], [0] * 3, job, seed=0, round=1, corrections=added)
+            return runtime.train(
+                [1, 4, 6],
+                runtime.initial(0)[None],
+                [0] * 3,
+                job,
+                seed=0,
+                round=1,
+                corrections=added,
+            )
 
     together = train()
     monkeypatch.setattr("fedskew.runtime.local.trainer.fits_linear", lambda module, store: False)
@@ -105,7 +133,9 @@ def test_groups_that_do_not_fit_are_cut(shards, monkeypatch):
 
     def train():
         with LocalRuntime(store_of(shards), logistic, workers=1) as runtime:
-            return runtime.train(range(8), runtime.initial(0)[None], [0] * 8, job, seed=0, round=1).params.tobytes()
+            return runtime.train(
+                range(8), runtime.initial(0)[None], [0] * 8, job, seed=0, round=1
+            ).params.tobytes()
 
     whole = train()
     monkeypatch.setattr(linear, "MAX_PLACES", 3000)
@@ -126,12 +156,19 @@ def test_a_client_without_examples_costs_one_update():
     from fedskew.data import from_arrays, from_client_ids
 
     made = build_shards(
-        from_arrays(x, y), clients=3, partition=lambda pool, clients, rng: from_client_ids(np.arange(30) % 3), seed=0
+        from_arrays(x, y),
+        clients=3,
+        partition=lambda pool, clients, rng: from_client_ids(np.arange(30) % 3),
+        seed=0,
     )
     store = store_of(made)
     offsets = store.train_offsets.copy()
     offsets[2:] = offsets[1]  # clients 1 and 2 lose their rows
-    with LocalRuntime(replace(store, train_offsets=offsets), lambda: models.build("logistic", (3,), 2), workers=1) as runtime:
-        replies = runtime.train([0, 1, 2], runtime.initial(0)[None], [0] * 3, LocalJob(), seed=0, round=1)
+    with LocalRuntime(
+        replace(store, train_offsets=offsets), lambda: models.build("logistic", (3,), 2), workers=1
+    ) as runtime:
+        replies = runtime.train(
+            [0, 1, 2], runtime.initial(0)[None], [0] * 3, LocalJob(), seed=0, round=1
+        )
     assert [bool(f) for f in replies.failures] == [False, True, True]
     assert "no examples" in replies.failures[1]

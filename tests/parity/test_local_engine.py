@@ -1,4 +1,6 @@
-"""The local engine against a naive loop, against torch.optim, and against itself with another number of workers."""
+"""The local engine against a naive loop, against torch.optim, and against itself with another
+number of workers.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from fedskew.types import LocalJob  # noqa: E402
 
 @pytest.fixture(scope="module")
 def shards():
-    return build_shards(data.load("digits"), clients=8, partition="dirichlet", options={"alpha": 0.5}, seed=0)
+    return build_shards(
+        data.load("digits"), clients=8, partition="dirichlet", options={"alpha": 0.5}, seed=0
+    )
 
 
 def tiny():
@@ -36,7 +40,14 @@ def tiny():
 
 
 def convolutional():
-    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(4 * 36, 10))
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Dropout(0.3),
+        nn.Linear(4 * 36, 10),
+    )
 
 
 def normalised(shards):
@@ -60,7 +71,9 @@ JOBS = [
 ]
 
 
-@pytest.mark.parametrize("job", JOBS, ids=lambda j: f"{j.optimizer}-m{j.momentum}-w{j.weight_decay}-p{j.prox_mu}")
+@pytest.mark.parametrize(
+    "job", JOBS, ids=lambda j: f"{j.optimizer}-m{j.momentum}-w{j.weight_decay}-p{j.prox_mu}"
+)
 def test_every_local_job_matches_torch_optim(shards, job):
     x, y = normalised(shards)
     with LocalRuntime(store_of(shards), tiny, workers=1) as runtime:
@@ -89,7 +102,10 @@ def test_the_fused_step_is_used_and_is_the_same_mathematics():
         (LocalJob(lr=0.2, clip_norm=100.0), None),
     ):
         fused_model, plain_model = FlatModule(tiny, 1), FlatModule(tiny, 1)
-        fused, plain = step_for(fused_model, job, correction), AutogradStep(plain_model, job, correction)
+        fused, plain = (
+            step_for(fused_model, job, correction),
+            AutogradStep(plain_model, job, correction),
+        )
         assert isinstance(fused, FusedMLPStep)
         for _ in range(5):
             assert float(fused(x, y)) == pytest.approx(float(plain(x, y)), rel=1e-5)
@@ -97,13 +113,20 @@ def test_the_fused_step_is_used_and_is_the_same_mathematics():
     assert isinstance(step_for(fused_model, LocalJob(momentum=0.9)), AutogradStep)
 
 
-@pytest.mark.parametrize("job", [LocalJob(lr=0.1), LocalJob(lr=0.1, prox_mu=0.3), LocalJob(lr=0.1, clip_norm=0.5)])
+@pytest.mark.parametrize(
+    "job", [LocalJob(lr=0.1), LocalJob(lr=0.1, prox_mu=0.3), LocalJob(lr=0.1, clip_norm=0.5)]
+)
 def test_corrections_are_added_to_every_gradient(shards, job):
-    """The same as training on a loss with the linear term <correction, w>, whichever worker does it."""
+    """The same as training on a loss with the linear term <correction, w>, whichever worker does
+    it.
+    """
     x, y = normalised(shards)
     rng = np.random.default_rng(0)
     added = rng.normal(scale=0.02, size=(2, 2410)).astype(np.float32)
-    with LocalRuntime(store_of(shards), tiny, workers=1) as alone, LocalRuntime(store_of(shards), tiny, workers=2) as team:
+    with (
+        LocalRuntime(store_of(shards), tiny, workers=1) as alone,
+        LocalRuntime(store_of(shards), tiny, workers=2) as team,
+    ):
         start = alone.initial(0)
         team.initial(0)
         one = alone.train([1, 3], start[None], [0, 0], job, seed=0, round=1, corrections=added)
@@ -114,7 +137,10 @@ def test_corrections_are_added_to_every_gradient(shards, job):
     for row, client in enumerate([1, 3]):
         model = module_with(tiny, start)
         mine = torch.from_numpy(np.array(shards.train.indices(client)))
-        weights, order = list(model.parameters()), stream(0, "batch", client, 1).permutation(len(mine))
+        weights, order = (
+            list(model.parameters()),
+            stream(0, "batch", client, 1).permutation(len(mine)),
+        )
         for begin in range(0, len(mine), job.batch):
             index = mine[torch.from_numpy(order[begin : begin + job.batch])]
             loss = nn.functional.cross_entropy(model(x[index]), y[index])
@@ -122,7 +148,11 @@ def test_corrections_are_added_to_every_gradient(shards, job):
             if job.clip_norm:
                 gradient = gradient * min(1.0, job.clip_norm / float(gradient.norm()))
             now = torch.from_numpy(flat(model))
-            now = now - job.lr * (gradient + torch.from_numpy(added[row]) + job.prox_mu * (now - torch.from_numpy(start)))
+            now = now - job.lr * (
+                gradient
+                + torch.from_numpy(added[row])
+                + job.prox_mu * (now - torch.from_numpy(start))
+            )
             nn.utils.vector_to_parameters(now, weights)
         assert np.allclose(one.params[row], flat(model), atol=1e-5)
 
@@ -131,7 +161,9 @@ def test_proximal_term_holds_the_model_back(shards):
     with LocalRuntime(store_of(shards), tiny, workers=1) as runtime:
         start = runtime.initial(0)
         jobs = [LocalJob(lr=0.01, epochs=3, prox_mu=mu) for mu in (0.0, 1.0, 90.0)]
-        ends = [runtime.train([0], start[None], [0], job, seed=0, round=1).params[0] for job in jobs]
+        ends = [
+            runtime.train([0], start[None], [0], job, seed=0, round=1).params[0] for job in jobs
+        ]
     drift = [np.linalg.norm(end - start) for end in ends]
     assert drift[0] > drift[1] > 5 * drift[2]
 
@@ -142,7 +174,12 @@ def test_rounds_match_the_naive_loop(dataset):
         pytest.skip(f"{dataset} is not in the cache: fedskew data get {dataset}")
     settings = {"run.rounds": 3}
     if dataset != "digits":
-        settings |= {"data.use": dataset, "data.clients": 100, "partition.alpha": 0.055, "run.evaluate_every": 0}
+        settings |= {
+            "data.use": dataset,
+            "data.clients": 100,
+            "partition.alpha": 0.055,
+            "run.evaluate_every": 0,
+        }
         settings |= {"run.clients_per_round": 10, "local.lr": 0.005, "local.batch": 64}
     seen = []
     result = fedskew.run("fedavg", settings=settings, seed=1, workers=1, on_round=seen.append)
@@ -155,17 +192,34 @@ def test_rounds_match_the_naive_loop(dataset):
         options={"alpha": recipe["partition"]["alpha"]},
         seed=1,
     )
-    used = np.unique(np.concatenate([shards.train.indices(c.clients[0]) for r in seen for c in r.chains]))
+    used = np.unique(
+        np.concatenate([shards.train.indices(c.clients[0]) for r in seen for c in r.chains])
+    )
     x = torch.zeros((len(shards.x), 1, *shards.x.shape[1:]))
-    x[torch.from_numpy(used), 0] = torch.from_numpy((shards.x[used].astype(np.float32) / 255 - shards.mean) / shards.std)
+    x[torch.from_numpy(used), 0] = torch.from_numpy(
+        (shards.x[used].astype(np.float32) / 255 - shards.mean) / shards.std
+    )
     y = torch.from_numpy(np.array(shards.y))
     with LocalRuntime(
-        store_of(shards), lambda: models.build(recipe["model"]["use"], loaded.x.shape[1:], 10), workers=1
+        store_of(shards),
+        lambda: models.build(recipe["model"]["use"], loaded.x.shape[1:], 10),
+        workers=1,
     ) as runtime:
-        model = module_with(lambda: models.build(recipe["model"]["use"], loaded.x.shape[1:], 10), runtime.initial(1))
+        model = module_with(
+            lambda: models.build(recipe["model"]["use"], loaded.x.shape[1:], 10), runtime.initial(1)
+        )
     local = {key: recipe["local"][key] for key in ("epochs", "batch", "lr")}
     for record in seen[1:]:
-        model = fedavg_round(model, shards, [c.clients[0] for c in record.chains], x, y, seed=1, round=record.round, **local)
+        model = fedavg_round(
+            model,
+            shards,
+            [c.clients[0] for c in record.chains],
+            x,
+            y,
+            seed=1,
+            round=record.round,
+            **local,
+        )
     assert np.abs(flat(model) - result.models[0]).max() < 1e-5
     with torch.no_grad():
         index = torch.from_numpy(np.array(shards.central_test))
@@ -253,7 +307,9 @@ def test_an_exception_at_a_client_costs_one_update(workers):
 
 
 def test_a_worker_that_dies_is_replaced_and_costs_one_update():
-    """What else was lost with it is done again: the model is the one of a federation in which that client merely raised."""
+    """What else was lost with it is done again: the model is the one of a federation in which
+    that client merely raised.
+    """
     sizes = [20, 13, 17, 10, 25, 9, 21, 16]
     x = np.random.default_rng(0).integers(0, 255, (sum(sizes), 8, 8), dtype=np.uint8)
     y, ids = np.arange(len(x)) % 10, np.repeat(np.arange(8), sizes)
@@ -302,9 +358,19 @@ def test_a_model_that_does_not_fit_the_data_is_one_clear_error():
 
     x, y = np.zeros((40, 8, 8), np.uint8), np.arange(40) % 10
     with pytest.raises(WorkerError, match="evaluation: RuntimeError"):
-        fedskew.run({"run": {"rounds": 1}, "data": {"clients": 2}}, data=(x, y, x, y), model=wrong, workers=2)
+        fedskew.run(
+            {"run": {"rounds": 1}, "data": {"clients": 2}},
+            data=(x, y, x, y),
+            model=wrong,
+            workers=2,
+        )
     with pytest.raises(RunError, match="model: RuntimeError: no such layer"):
-        fedskew.run({"run": {"rounds": 1}, "data": {"clients": 2}}, data=(x, y, x, y), model=broken, workers=2)
+        fedskew.run(
+            {"run": {"rounds": 1}, "data": {"clients": 2}},
+            data=(x, y, x, y),
+            model=broken,
+            workers=2,
+        )
 
 
 def children():

@@ -1,6 +1,8 @@
-"""With real training on digits: the order of training through the server, from device to device, and at both ends of the dial.
+"""With real training on digits: the order of training through the server, from device to device,
+and at both ends of the dial.
 
-All of it bit for bit: batch orders hang on (seed, client, round) alone, and every procedure draws its order in the same way.
+All of it bit for bit: batch orders hang on (seed, client, round) alone, and every procedure draws
+its order in the same way.
 """
 
 from __future__ import annotations
@@ -30,7 +32,11 @@ def traffic(run):
 
 
 def as_chains(count, **options):
-    return (("procedure.use", "chains"), ("procedure.chains", count), *((f"procedure.{k}", v) for k, v in options.items()))
+    return (
+        ("procedure.use", "chains"),
+        ("procedure.chains", count),
+        *((f"procedure.{k}", v) for k, v in options.items()),
+    )
 
 
 def test_fedseq_and_d2d_are_bit_identical():
@@ -40,7 +46,10 @@ def test_fedseq_and_d2d_are_bit_identical():
 
 @pytest.mark.parametrize("relay", ["server", "d2d"])
 def test_one_chain_is_sequential(relay):
-    one, sequential = play("afls", *as_chains(1, relay=relay)), play("fedseq" if relay == "server" else "fedseq_d2d")
+    one, sequential = (
+        play("afls", *as_chains(1, relay=relay)),
+        play("fedseq" if relay == "server" else "fedseq_d2d"),
+    )
     assert bits(one) == bits(sequential)
     assert traffic(one)[1:] == traffic(sequential)[1:]
 

@@ -14,7 +14,13 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
-SETTINGS = ["run.rounds=40", "run.checkpoint_seconds=0.05", "faults.dropout=0.1", "faults.nan=0.05", "run.min_ok=0"]
+SETTINGS = [
+    "run.rounds=40",
+    "run.checkpoint_seconds=0.05",
+    "faults.dropout=0.1",
+    "faults.nan=0.05",
+    "run.min_ok=0",
+]
 
 
 def command(out: Path, *, workers: int, resume: bool = False) -> list[str]:
@@ -32,7 +38,11 @@ def contents(folder: Path) -> dict[str, object]:
     result = json.loads((folder / "result.json").read_text())
     del result["seconds"], result["out"]
     files = ("final.safetensors", "checkpoint.safetensors", "clients.json", "recipe.toml")
-    return {"rounds": rounds, "result": result, **{name: (folder / name).read_bytes() for name in files}}
+    return {
+        "rounds": rounds,
+        "result": result,
+        **{name: (folder / name).read_bytes() for name in files},
+    }
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +75,13 @@ def kill_after(process: subprocess.Popen[bytes], out: Path, rounds: int) -> None
 def test_killed_again_and_again_then_resumed(whole, tmp_path, workers):
     out, chance = tmp_path / "run", random.Random(workers)
     for attempt in range(3):
-        process = subprocess.Popen(command(out, workers=workers, resume=attempt > 0), stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command(out, workers=workers, resume=attempt > 0), stdout=subprocess.DEVNULL
+        )
         kill_after(process, out, [0, chance.randint(2, 15), chance.randint(16, 35)][attempt])
-    assert not (out / "result.json").exists(), "the run ended before it could be killed: make it longer"
+    assert not (out / "result.json").exists(), (
+        "the run ended before it could be killed: make it longer"
+    )
     subprocess.run(command(out, workers=3 - workers, resume=True), check=True, capture_output=True)
     assert contents(out) == whole
 
@@ -89,21 +103,32 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
 
 def test_ctrl_c_stops_cleanly_and_resume_goes_on(whole, tmp_path):
     out = tmp_path / "run"
-    process = subprocess.Popen(command(out, workers=2), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command(out, workers=2), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     while not (out / "rounds.jsonl").is_file():
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     if process.returncode != 0:  # a quick machine may have finished
         assert process.returncode == 130
-        assert errors.decode().strip().splitlines()[-1] == "stopped; finished rounds are on disk, --resume goes on"
+        assert (
+            errors.decode().strip().splitlines()[-1]
+            == "stopped; finished rounds are on disk, --resume goes on"
+        )
     subprocess.run(command(out, workers=1, resume=True), check=True, capture_output=True)
     assert contents(out) == whole
 
 
 def test_resuming_a_finished_run_shows_it(tmp_path):
     first = subprocess.run(command(tmp_path / "run", workers=1), check=True, capture_output=True)
-    before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "run").iterdir() if p.name != ".lock"}
-    again = subprocess.run(command(tmp_path / "run", workers=1, resume=True), check=True, capture_output=True)
+    before = {
+        p.name: p.stat().st_mtime_ns for p in (tmp_path / "run").iterdir() if p.name != ".lock"
+    }
+    again = subprocess.run(
+        command(tmp_path / "run", workers=1, resume=True), check=True, capture_output=True
+    )
     assert json.loads(first.stdout)["final_accuracy"] == json.loads(again.stdout)["final_accuracy"]
-    assert before == {p.name: p.stat().st_mtime_ns for p in (tmp_path / "run").iterdir() if p.name != ".lock"}
+    assert before == {
+        p.name: p.stat().st_mtime_ns for p in (tmp_path / "run").iterdir() if p.name != ".lock"
+    }

@@ -1,15 +1,18 @@
-"""FedAvgM, FedAdagrad, FedAdam and FedYogi against Flower's own strategies on the same pseudo-gradients.
+"""FedAvgM, FedAdagrad, FedAdam and FedYogi against Flower's own strategies on the same
+pseudo-gradients.
 
-``GOLDEN`` was printed by Flower 1.41.0 (``flwr.serverapp.strategy``) through :func:`flower_path` below::
+``GOLDEN`` was printed by Flower 1.41.0 (``flwr.serverapp.strategy``) through :func:`flower_path`
+below::
 
     play = {"momentum": FedAvgM(server_learning_rate=0.9, server_momentum=0.7), "adagrad": FedAdagrad(eta=0.1, tau=0.01),
             "adam": FedAdam(eta=0.1, tau=0.01, beta_1=0.9, beta_2=0.99),
             "yogi": FedYogi(eta=0.1, tau=0.01, beta_1=0.9, beta_2=0.99)}
     print({name: flower_path(strategy) for name, strategy in play.items()})
 
-Where Flower differs from Reddi et al. (and so from our defaults): V starts at 0, not tau^2 (``v0 = "zero"``), and FedAdam's
-rate is multiplied by sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1)) in round t: the exponent is one round ahead, and tau is not
-corrected with the rest. Our ``bias_correction`` is Adam's own, with the steps taken.
+Where Flower differs from Reddi et al. (and so from our defaults): V starts at 0, not tau^2 (``v0 =
+"zero"``), and FedAdam's rate is multiplied by sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1)) in round t:
+the exponent is one round ahead, and tau is not corrected with the rest. Our ``bias_correction`` is
+Adam's own, with the steps taken.
 """
 
 from __future__ import annotations
@@ -62,10 +65,22 @@ def our_path(name, **changes):
     for t, shifts in enumerate(SHIFTS, start=1):
         ends = Ends((model + shifts).astype(np.float32), EXAMPLES, [1, 1], LAYOUT, [0, 1], 2)
         if name == "momentum":
-            model, memory = momentum.step(memory, model, ends, **{"beta": 0.7, "server_lr": 0.9, **changes})
+            model, memory = momentum.step(
+                memory, model, ends, **{"beta": 0.7, "server_lr": 0.9, **changes}
+            )
         else:
-            correction = np.sqrt(1 - BETAS[1] ** (t + 1)) / (1 - BETAS[0] ** (t + 1)) if name == "adam" else 1.0
-            options = {"server_lr": float(ETA * correction), "tau": TAU, "beta1": BETAS[0], "beta2": BETAS[1], "v0": "zero"}
+            correction = (
+                np.sqrt(1 - BETAS[1] ** (t + 1)) / (1 - BETAS[0] ** (t + 1))
+                if name == "adam"
+                else 1.0
+            )
+            options = {
+                "server_lr": float(ETA * correction),
+                "tau": TAU,
+                "beta1": BETAS[0],
+                "beta2": BETAS[1],
+                "v0": "zero",
+            }
             model, memory = adaptive.step(memory, model, ends, rule=name, **{**options, **changes})
         path.append(model.tolist())
     return np.array(path)
@@ -77,20 +92,25 @@ def test_the_same_models_as_flower(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "changes"), [("adagrad", {"v0": "tau2"}), ("adam", {"server_lr": ETA}), ("yogi", {"v0": "tau2"})]
+    ("name", "changes"),
+    [("adagrad", {"v0": "tau2"}), ("adam", {"server_lr": ETA}), ("yogi", {"v0": "tau2"})],
 )
 def test_the_papers_rules_are_not_flowers(name, changes):
     assert np.abs(our_path(name, **changes) - GOLDEN[name]).max() > 1e-4
 
 
 def test_adams_own_bias_correction_is_torchs():
-    """m / (1 - beta1^t) over sqrt(v / (1 - beta2^t)) + tau is what torch.optim.Adam does with eps = tau and gradient -D."""
+    """m / (1 - beta1^t) over sqrt(v / (1 - beta2^t)) + tau is what torch.optim.Adam does with
+    eps = tau and gradient -D.
+    """
     torch = pytest.importorskip("torch")
     weights = torch.nn.Parameter(torch.from_numpy(MODEL.astype(np.float32)))
     optimizer = torch.optim.Adam([weights], lr=ETA, betas=BETAS, eps=TAU)
     path = []
     for shifts in SHIFTS:
-        weights.grad = -torch.from_numpy(np.average(shifts, axis=0, weights=EXAMPLES).astype(np.float32))
+        weights.grad = -torch.from_numpy(
+            np.average(shifts, axis=0, weights=EXAMPLES).astype(np.float32)
+        )
         optimizer.step()
         path.append(weights.detach().tolist())
     assert np.allclose(our_path("adam", server_lr=ETA, bias_correction=True), path, atol=1e-6)
@@ -102,11 +122,14 @@ def flower_path(strategy):
     from flwr.serverapp.strategy import FedAvgM
     from flwr.supercore.task_identity import TaskIdentity
 
-    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1  # messages want to know who sends them
+    # messages want to know who sends them
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
     model, path = MODEL, []
     for t, shifts in enumerate(SHIFTS, start=1):
         strategy.current_arrays = (
-            ArrayRecord({"w": Array(model.copy())}) if isinstance(strategy, FedAvgM) else {"w": model.copy()}
+            ArrayRecord({"w": Array(model.copy())})
+            if isinstance(strategy, FedAvgM)
+            else {"w": model.copy()}
         )
         replies = []
         for node, (shift, examples) in enumerate(zip(shifts, EXAMPLES, strict=True), start=1):
@@ -124,7 +147,9 @@ def flower_path(strategy):
 
 @pytest.mark.filterwarnings("ignore")
 def test_flower_still_gives_the_golden_numbers():
-    strategies = pytest.importorskip("flwr.serverapp.strategy", reason="flwr is not installed: pip install 'fedskew[flower]'")
+    strategies = pytest.importorskip(
+        "flwr.serverapp.strategy", reason="flwr is not installed: pip install 'fedskew[flower]'"
+    )
     adaptive_options = {"eta": ETA, "tau": TAU, "beta_1": BETAS[0], "beta_2": BETAS[1]}
     made = {
         "momentum": strategies.FedAvgM(server_learning_rate=0.9, server_momentum=0.7),

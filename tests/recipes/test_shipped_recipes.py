@@ -1,4 +1,6 @@
-"""Every recipe that comes with the package loads, resolves to itself and plays two rounds on scripted clients."""
+"""Every recipe that comes with the package loads, resolves to itself and plays two rounds on
+scripted clients.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,29 @@ from fedskew.recipe import load, method_of, override, resolve, shipped
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.types import Layout
 
-LAYOUT = Layout.of([("body", (8,), "weight"), ("head.weight", (10, 4), "weight"), ("head.bias", (10,), "weight")])
+LAYOUT = Layout.of(
+    [("body", (8,), "weight"), ("head.weight", (10, 4), "weight"), ("head.bias", (10,), "weight")]
+)
 
 
 MAKES_IT = {  # what each recipe must say, else it is FedAvg, or another method, under its name
     "afls": {"procedure.use": "adaptive", "procedure.theta": 8.5, "signal.use": "histogram"},
-    "bacsa": {"selection.use": "bacsa", "selection.objective": "group", "signal.use": "estimated", "model.head_init": "bacsa"},
-    "bacsa_fs": {"selection.use": "bacsa", "aggregation.weights": "uniform", "local.max_examples": 71},
-    "bacsa_snr": {"selection.use": "bacsa", "selection.use_snr": True, "devices.snr_db": (0.0, 30.0)},
+    "bacsa": {
+        "selection.use": "bacsa",
+        "selection.objective": "group",
+        "signal.use": "estimated",
+        "model.head_init": "bacsa",
+    },
+    "bacsa_fs": {
+        "selection.use": "bacsa",
+        "aggregation.weights": "uniform",
+        "local.max_examples": 71,
+    },
+    "bacsa_snr": {
+        "selection.use": "bacsa",
+        "selection.use_snr": True,
+        "devices.snr_db": (0.0, 30.0),
+    },
     "balanced_chains": {
         "selection.use": "bacsa",
         "procedure.use": "chains",
@@ -42,7 +59,11 @@ MAKES_IT = {  # what each recipe must say, else it is FedAvg, or another method,
     "fedcls": {"selection.use": "fedcls"},
     "fedcor": {"selection.use": "fedcor", "aggregation.weights": "uniform"},
     "feddyn": {"aggregation.use": "dyn"},
-    "fedlecc": {"selection.use": "fedlecc", "distance.use": "hellinger", "clustering.use": "optics"},
+    "fedlecc": {
+        "selection.use": "fedlecc",
+        "distance.use": "hellinger",
+        "clustering.use": "optics",
+    },
     "fednova": {"aggregation.use": "nova"},
     "fedprox": {"local.prox_mu": 0.01},
     "fedseq": {"procedure.use": "sequential", "procedure.relay": "server"},
@@ -56,7 +77,11 @@ MAKES_IT = {  # what each recipe must say, else it is FedAvg, or another method,
     "ifca": {"procedure.use": "ifca", "procedure.restarts": 3},
     "local_only": {"procedure.use": "local_only"},
     "oort": {"selection.use": "oort"},
-    "per_cluster_hellinger": {"distance.use": "hellinger", "clustering.use": "optics", "procedure.use": "per_cluster"},
+    "per_cluster_hellinger": {
+        "distance.use": "hellinger",
+        "clustering.use": "optics",
+        "procedure.use": "per_cluster",
+    },
     "poc": {"selection.use": "power_of_choice", "aggregation.weights": "uniform"},
     "psi_pfl": {"selection.use": "psi_pfl"},
     "scaffold": {"aggregation.use": "scaffold"},
@@ -66,15 +91,23 @@ MAKES_IT = {  # what each recipe must say, else it is FedAvg, or another method,
 
 def settings_of(name):
     """Every setting of a resolved recipe under "table.option"."""
-    tables = [(table, options) for table, options in resolve(load(name)).items() if isinstance(options, dict)]
-    return {f"{table}.{option}": value for table, options in tables for option, value in options.items()}
+    tables = [
+        (table, options)
+        for table, options in resolve(load(name)).items()
+        if isinstance(options, dict)
+    ]
+    return {
+        f"{table}.{option}": value for table, options in tables for option, value in options.items()
+    }
 
 
 @pytest.mark.parametrize("name", sorted(set(shipped()) - {"fedavg"}))
 def test_a_recipe_is_the_method_it_is_named_after(name):
     found, plain, wanted = settings_of(name), settings_of("fedavg"), MAKES_IT[name]
     assert {key: found.get(key) for key in wanted} == wanted
-    assert any(plain.get(key) != value for key, value in wanted.items()), "nothing here sets it apart from FedAvg"
+    assert any(plain.get(key) != value for key, value in wanted.items()), (
+        "nothing here sets it apart from FedAvg"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(shipped()))

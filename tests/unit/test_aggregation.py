@@ -1,4 +1,6 @@
-"""Server rules: what each equals when its knob is off, what it does that FedAvg does not, and small hand calculations."""
+"""Server rules: what each equals when its knob is off, what it does that FedAvg does not, and
+small hand calculations.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,18 @@ from fedskew.errors import RecipeError
 from fedskew.recipe import method_of, resolve
 from fedskew.types import Ends, Layout, LocalJob, Stateful
 
-LAYOUT = Layout.of([("w", (3,), "weight"), ("running_mean", (1,), "buffer"), ("seen", (), "counter")])
+LAYOUT = Layout.of(
+    [("w", (3,), "weight"), ("running_mean", (1,), "buffer"), ("seen", (), "counter")]
+)
 MODEL = np.array([1.0, 2.0, 3.0, 0.5, 4.0], np.float32)
 
 
 def ends(*shifts, examples=None, steps=None, job=None):
     rows = np.stack([MODEL + np.float32(s) for s in shifts])
     n = len(rows)
-    return Ends(rows, examples or [10] * n, steps or [5] * n, LAYOUT, np.arange(n), 10, job or LocalJob())
+    return Ends(
+        rows, examples or [10] * n, steps or [5] * n, LAYOUT, np.arange(n), 10, job or LocalJob()
+    )
 
 
 def test_buffers_are_averaged_and_counters_take_the_maximum():
@@ -73,8 +79,12 @@ def test_adaptive_steps_do_not_grow_with_the_update_as_fedavg_does():
 
 
 def test_adam_bias_correction_and_zero_start():
-    moved, _ = adaptive.step({}, MODEL, ends(0.5), rule="adam", server_lr=1.0, tau=1e-9, v0="zero", bias_correction=True)
-    assert np.allclose(moved[:3] - MODEL[:3], 1.0, atol=1e-5), "the first corrected Adam step has length server_lr"
+    moved, _ = adaptive.step(
+        {}, MODEL, ends(0.5), rule="adam", server_lr=1.0, tau=1e-9, v0="zero", bias_correction=True
+    )
+    assert np.allclose(moved[:3] - MODEL[:3], 1.0, atol=1e-5), (
+        "the first corrected Adam step has length server_lr"
+    )
 
 
 def test_nova_with_equal_steps_is_fedavg():
@@ -83,7 +93,9 @@ def test_nova_with_equal_steps_is_fedavg():
 
 
 def test_nova_fixes_unequal_steps():
-    """Two clients pull by +1 and -1 per step; one takes 9 steps, the other 1. FedAvg follows the busy one, FedNova does not."""
+    """Two clients pull by +1 and -1 per step; one takes 9 steps, the other 1. FedAvg follows the
+    busy one, FedNova does not.
+    """
     uneven = ends(9, -1, steps=[9, 1])
     assert np.allclose(mean(MODEL, uneven)[:3] - MODEL[:3], 4)
     assert np.allclose(nova(MODEL, uneven)[:3] - MODEL[:3], 0, atol=1e-6)
@@ -110,21 +122,37 @@ def test_effective_steps_add_up_the_weights_of_the_gradients():
 
 # ---------------------------------------------------------------- rules that correct the clients' steps
 
-CURVATURE, OPTIMUM = np.array([1.0, 4.0]), np.array([0.0, 5.0])  # client i: f_i(w) = curvature/2 (w - optimum)^2
-BEST = (CURVATURE * OPTIMUM).sum() / CURVATURE.sum()  # of the sum; where FedAvg with many local steps does not end
+# client i: f_i(w) = curvature/2 (w - optimum)^2
+CURVATURE, OPTIMUM = np.array([1.0, 4.0]), np.array([0.0, 5.0])
+# of the sum; where FedAvg with many local steps does not end
+BEST = (CURVATURE * OPTIMUM).sum() / CURVATURE.sum()
 LINE = Layout.of([("w", (1,), "weight")])
 
 
 def train_on_quadratics(rule, *, rounds=300, local_steps=20, lr=0.05, **options):
-    """Two clients, everyone every round, gradients by hand; returns the model and the rule's memory."""
-    stateful = rule if isinstance(rule, Stateful) else Stateful(lambda memory, *a, **o: (rule(*a, **o), memory))
+    """Two clients, everyone every round, gradients by hand; returns the model and the rule's
+    memory.
+    """
+    stateful = (
+        rule
+        if isinstance(rule, Stateful)
+        else Stateful(lambda memory, *a, **o: (rule(*a, **o), memory))
+    )
     job = stateful.job(LocalJob(lr=lr), **options) if stateful.job else LocalJob(lr=lr)
     model, memory = np.zeros(1, np.float32), {}
     for _ in range(rounds):
-        added = stateful.corrections(memory, [0, 1], 1, **options) if stateful.corrections else np.zeros((2, 1))
+        added = (
+            stateful.corrections(memory, [0, 1], 1, **options)
+            if stateful.corrections
+            else np.zeros((2, 1))
+        )
         returned = np.repeat(model[None], 2, axis=0)
         for _ in range(local_steps):
-            gradient = CURVATURE[:, None] * (returned - OPTIMUM[:, None]) + added + job.prox_mu * (returned - model)
+            gradient = (
+                CURVATURE[:, None] * (returned - OPTIMUM[:, None])
+                + added
+                + job.prox_mu * (returned - model)
+            )
             returned = returned - job.lr * gradient
         given = Ends(returned, [1, 1], [local_steps] * 2, LINE, [0, 1], 2, job)
         model, memory = stateful.step(memory, model, given, **options)
@@ -144,7 +172,9 @@ def test_fedavg_drifts_and_scaffold_does_not():
 def test_feddyn_finds_the_common_optimum():
     found, memory = train_on_quadratics(dyn, alpha=1.0, local_steps=200)
     assert found == pytest.approx(BEST, abs=1e-2)
-    assert memory["shared"] == pytest.approx((memory["own"]["0"] + memory["own"]["1"]) / 2, abs=1e-4), "all took part"
+    assert memory["shared"] == pytest.approx(
+        (memory["own"]["0"] + memory["own"]["1"]) / 2, abs=1e-4
+    ), "all took part"
 
 
 def test_scaffolds_first_round_is_fedavg():
@@ -167,7 +197,9 @@ def test_scaffold_by_hand_with_two_of_ten_clients():
     assert added == pytest.approx([common - own[0], common - own[1], common], rel=1e-5)
     _, memory = scaffold.step(memory, MODEL, ends(*taken))
     assert memory["own"]["1"] == pytest.approx(own[1] - common - taken[1] / reach, rel=1e-5)
-    assert memory["common"] == pytest.approx(common + (2 * -common - taken.sum() / reach) / 10, rel=1e-5)
+    assert memory["common"] == pytest.approx(
+        common + (2 * -common - taken.sum() / reach) / 10, rel=1e-5
+    )
 
 
 def test_feddyn_by_hand_with_two_of_ten_clients():
@@ -187,7 +219,9 @@ def test_state_is_kept_only_for_clients_that_were_chosen():
         assert rule.corrections(memory, [7], 3).shape == (1, 3)
 
 
-@pytest.mark.parametrize("local", [{"optimizer": "adam"}, {"momentum": 0.9}, {"prox_mu": 0.1}, {"weight_decay": 0.1}])
+@pytest.mark.parametrize(
+    "local", [{"optimizer": "adam"}, {"momentum": 0.9}, {"prox_mu": 0.1}, {"weight_decay": 0.1}]
+)
 def test_scaffold_refuses_what_its_mathematics_does_not_allow(local):
     with pytest.raises(RecipeError, match="needs plain SGD"):
         method_of(resolve({"aggregation": {"use": "scaffold"}, "local": local}))

@@ -1,4 +1,6 @@
-"""What a selection rule may ask for: answered truthfully, charged by METHODS 9.1, and never part of the training."""
+"""What a selection rule may ask for: answered truthfully, charged by METHODS 9.1, and never part
+of the training.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +20,31 @@ from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.types import AskLoss, AskTrial, AskUpdates, Layout, Scores, Stateful, needs
 
 COUNTS = np.array([[4, 6], [9, 1], [5, 5], [2, 8], [7, 3]])
-LAYOUT = Layout.of([("body", (3,), "weight"), ("head.weight", (2, 2), "weight"), ("head.bias", (2,), "weight")])
+LAYOUT = Layout.of(
+    [("body", (3,), "weight"), ("head.weight", (2, 2), "weight"), ("head.bias", (2,), "weight")]
+)
 S = LAYOUT.bytes
 
 
 class World(ScriptedRuntime):
-    """Losses are the client's number plus the model's first entry; training adds the client's number + 1 everywhere."""
+    """Losses are the client's number plus the model's first entry; training adds the client's
+    number + 1 everywhere.
+    """
 
     def __init__(self):
-        super().__init__(COUNTS, layout=LAYOUT, script=lambda c, r, m: Reply(m + np.float32(c + 1), 0.5 + c, 1.0, 2, 10))
+        super().__init__(
+            COUNTS,
+            layout=LAYOUT,
+            script=lambda c, r, m: Reply(m + np.float32(c + 1), 0.5 + c, 1.0, 2, 10),
+        )
         self.asked = []
 
     def evaluate_clients(self, clients, models, start, which, *, max_examples=0, seed=0, round=0):
         self.asked.append((list(clients), which, max_examples))
         first = np.array([models[s][0] for s in start], float)
-        return Scores(np.asarray(clients) + first, np.zeros(len(clients)), np.full(len(clients), 10))
+        return Scores(
+            np.asarray(clients) + first, np.zeros(len(clients)), np.full(len(clients), 10)
+        )
 
 
 def play(rule, *, options=None, rounds=1, resend=False, world=None):
@@ -122,7 +134,9 @@ def test_throw_away_training_takes_batches_in_an_order_of_its_own(ask):
     class Watching(World):
         def train(self, clients, models, start, job, *, seed, round, corrections=None):
             self.asked.append(round)
-            return super().train(clients, models, start, job, seed=seed, round=round, corrections=corrections)
+            return super().train(
+                clients, models, start, job, seed=seed, round=round, corrections=corrections
+            )
 
     world = Watching()
     play(lambda view, rng: [0, 1] if view.answers else ask, world=world, rounds=2)
@@ -194,7 +208,14 @@ def test_learning_rules_see_what_changed():
     assert np.allclose(seen[1].delta, [[3] * 6, [5] * 6])
     assert seen[1].head_shape == (2, 2)
     assert seen[0].class_gradients is None
-    play(Stateful(step, lambda memory, feedback: seen.append(feedback) or memory, layer="all", auxiliary=True))
+    play(
+        Stateful(
+            step,
+            lambda memory, feedback: seen.append(feedback) or memory,
+            layer="all",
+            auxiliary=True,
+        )
+    )
     assert seen[-1].delta.shape == (2, 9)
     assert seen[-1].class_gradients.shape == (2, 2)
 
@@ -211,7 +232,11 @@ def test_a_liar_cannot_get_itself_selected_for_ever():
     @needs("loss")
     def greedy(view, rng):
         """Top losses, never-seen clients by the mean: the plainest rule a liar could abuse."""
-        loss = np.where(np.isnan(view.loss), np.nanmean(view.loss) if np.isfinite(view.loss).any() else 0.0, view.loss)
+        loss = np.where(
+            np.isnan(view.loss),
+            np.nanmean(view.loss) if np.isfinite(view.loss).any() else 0.0,
+            view.loss,
+        )
         return np.argsort(-(loss + 1e-6 * rng.random(view.size)))[: view.budget]
 
     counts = np.full((8, 2), 5)
@@ -220,7 +245,9 @@ def test_a_liar_cannot_get_itself_selected_for_ever():
         aggregation=Stage("m", AGGREGATIONS["mean"]), rounds=60, clients_per_round=2,
     )  # fmt: skip
     *_, (state, _) = run(settle(method, ScriptedRuntime(counts, script=liar), 0))
-    assert state.times_selected[3] < 60, "believed, it would be chosen in every round after its first"
+    assert state.times_selected[3] < 60, (
+        "believed, it would be chosen in every round after its first"
+    )
 
 
 def test_a_recipe_without_what_the_rule_needs_is_refused(monkeypatch):
@@ -252,7 +279,9 @@ def test_loss_source_decides_which_loss_clients_report(monkeypatch):
 
     monkeypatch.setitem(selection.SELECTIONS, "by_loss", by_loss)
     reported = {
-        source: method_of(resolve({"selection": {"use": "by_loss", "loss_source": source}})).job.report_loss
+        source: method_of(
+            resolve({"selection": {"use": "by_loss", "loss_source": source}})
+        ).job.report_loss
         for source in ("piggyback", "post", "exact")
     }
     assert reported == {"piggyback": "start", "post": "end", "exact": "train"}

@@ -14,12 +14,16 @@ from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.types import Layout, Scores
 
-LAYOUT = Layout.of([("w", (2,), "weight"), ("running_mean", (1,), "buffer"), ("seen", (), "counter")])
+LAYOUT = Layout.of(
+    [("w", (2,), "weight"), ("running_mean", (1,), "buffer"), ("seen", (), "counter")]
+)
 COUNTS = np.array([[10, 0], [0, 10], [5, 5]])
 
 
 class Watched(ScriptedRuntime):
-    """Client i adds i + 1 to its statistics and 1 to its weights; what clients began with and were scored with is kept."""
+    """Client i adds i + 1 to its statistics and 1 to its weights; what clients began with and
+    were scored with is kept.
+    """
 
     def __init__(self):
         self.began, self.scored = [], []
@@ -39,7 +43,9 @@ class Watched(ScriptedRuntime):
 
 def played(bn, rounds=3):
     world = Watched()
-    method = method_of(resolve({"local": {"bn": bn}, "run": {"rounds": rounds, "clients_per_round": 3}}))
+    method = method_of(
+        resolve({"local": {"bn": bn}, "run": {"rounds": rounds, "clients_per_round": 3}})
+    )
     setting = settle(method, world, 0)
     *_, (state, _) = run(setting)
     return world, setting, state
@@ -53,18 +59,36 @@ def test_averaged_statistics_are_everybodys():
 
 def test_local_statistics_go_on_where_each_client_left_them():
     world, setting, state = played("local")
-    assert {client: start for round, client, start in world.began if round == 3} == {0: 2.0, 1: 4.0, 2: 6.0}
-    assert state.models[0].tolist() == [3.0, 3.0, 6.0, 3.0], "weights as ever; the server's own statistics are the average"
-    assert {c: v.tolist() for c, v in state.memory["bn"].items()} == {"0": [3.0, 3.0], "1": [6.0, 3.0], "2": [9.0, 3.0]}
+    assert {client: start for round, client, start in world.began if round == 3} == {
+        0: 2.0,
+        1: 4.0,
+        2: 6.0,
+    }
+    assert state.models[0].tolist() == [3.0, 3.0, 6.0, 3.0], (
+        "weights as ever; the server's own statistics are the average"
+    )
+    assert {c: v.tolist() for c, v in state.memory["bn"].items()} == {
+        "0": [3.0, 3.0],
+        "1": [6.0, 3.0],
+        "2": [9.0, 3.0],
+    }
     score_clients(setting, state, [2, 0], state.models, [0, 0], "test")
-    assert world.scored == [(2, [3.0, 3.0, 9.0, 3.0]), (0, [3.0, 3.0, 3.0, 3.0])], "tested with its own"
+    assert world.scored == [(2, [3.0, 3.0, 9.0, 3.0]), (0, [3.0, 3.0, 3.0, 3.0])], (
+        "tested with its own"
+    )
 
 
 def test_local_statistics_are_part_of_the_checkpoint(tmp_path):
     *_, state = played("local", rounds=2)
     (tmp_path / "c").write_bytes(checkpoint_bytes(state, "m"))
     again = read_checkpoint(tmp_path / "c", "m")
-    longer = settle(method_of(resolve({"local": {"bn": "local"}, "run": {"rounds": 3, "clients_per_round": 3}})), Watched(), 0)
+    longer = settle(
+        method_of(
+            resolve({"local": {"bn": "local"}, "run": {"rounds": 3, "clients_per_round": 3}})
+        ),
+        Watched(),
+        0,
+    )
     *_, (end, _) = run(longer, again)
     assert checkpoint_bytes(end, "m") == checkpoint_bytes(played("local")[2], "m")
 
@@ -79,6 +103,8 @@ def test_local_statistics_are_part_of_the_checkpoint(tmp_path):
         ("dyn", {"prox_mu": 0.1}, "own quadratic term"),
     ],
 )
-def test_what_the_mathematics_does_not_allow_is_refused_before_anything_is_loaded(use, local, message):
+def test_what_the_mathematics_does_not_allow_is_refused_before_anything_is_loaded(
+    use, local, message
+):
     with pytest.raises(RecipeError, match=message):
         resolve({"aggregation": {"use": use}, "local": local})

@@ -1,4 +1,6 @@
-"""Simulated time: the closed forms of METHODS 6.5, a slow independent simulation, and what happens when clients fall silent."""
+"""Simulated time: the closed forms of METHODS 6.5, a slow independent simulation, and what
+happens when clients fall silent.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,16 @@ def chains(*lengths):
 def uniform(lengths, relay="server", *, t_c=T_C, t_m=T_M, t_x=None, **options):
     same = dict.fromkeys(range(sum(lengths)), t_m)
     hop = same if t_x is None else dict.fromkeys(same, t_x)
-    return elapsed(Errand(Plan(chains(*lengths), relay=relay), dict.fromkeys(same, t_c), same, same, hop, **options))
+    return elapsed(
+        Errand(
+            Plan(chains(*lengths), relay=relay),
+            dict.fromkeys(same, t_c),
+            same,
+            same,
+            hop,
+            **options,
+        )
+    )
 
 
 def test_the_three_procedures_of_paper_003():
@@ -40,7 +51,9 @@ def test_device_to_device_saves_what_methods_calculates(n, saving):
 
 def test_a_shared_uplink_serves_one_after_another():
     assert uniform([1] * N, shared_uplink=True) == pytest.approx(T_M + T_C + N * T_M)
-    assert uniform([N], shared_uplink=True) == pytest.approx(uniform([N])), "one chain never meets itself"
+    assert uniform([N], shared_uplink=True) == pytest.approx(uniform([N])), (
+        "one chain never meets itself"
+    )
 
 
 @pytest.mark.parametrize("m", [1, 2, 5, 10])
@@ -52,7 +65,9 @@ def test_m_chains(m, shared):
 
 
 def test_chains_of_unequal_length_upload_while_others_still_train():
-    """4 + 3 + 3 clients: the short chains are through with the uplink before the long one comes; the bound (M - 1) T_m is 0."""
+    """4 + 3 + 3 clients: the short chains are through with the uplink before the long one comes;
+    the bound (M - 1) T_m is 0.
+    """
     assert uniform([4, 3, 3], "d2d", shared_uplink=True) == pytest.approx(uniform([4, 3, 3], "d2d"))
 
 
@@ -66,9 +81,15 @@ def test_several_slots_take_no_longer_than_one():
 
 
 def replay(errand):
-    """An independent program: time advances in small equal ticks; nothing but integers, no events, no queue of events."""
+    """An independent program: time advances in small equal ticks; nothing but integers, no
+    events, no queue of events.
+    """
     plan = errand.plan
-    runners = [{"place": 0, "left": errand.down[c.clients[0]], "doing": "down"} for c in plan.chains if c.clients]
+    runners = [
+        {"place": 0, "left": errand.down[c.clients[0]], "doing": "down"}
+        for c in plan.chains
+        if c.clients
+    ]
     orders = [c.clients for c in plan.chains if c.clients]
     waiting, sending, now = [], None, 0
     while any(r["doing"] != "over" for r in runners):
@@ -82,7 +103,9 @@ def replay(errand):
                     if r["doing"] == "down":
                         r.update(doing="train", left=errand.compute[me])
                     elif r["doing"] == "train" and (plan.relay == "server" or last):
-                        r.update(doing="wait" if errand.shared_uplink else "send", left=errand.up[me])
+                        r.update(
+                            doing="wait" if errand.shared_uplink else "send", left=errand.up[me]
+                        )
                         if errand.shared_uplink:
                             waiting.append(i)
                     elif last:
@@ -90,7 +113,11 @@ def replay(errand):
                         sending = None if sending == i else sending
                     else:
                         sending = None if sending == i else sending
-                        step = errand.down[order[r["place"] + 1]] if plan.relay == "server" else errand.hop[me]
+                        step = (
+                            errand.down[order[r["place"] + 1]]
+                            if plan.relay == "server"
+                            else errand.hop[me]
+                        )
                         r.update(doing="down", left=step, place=r["place"] + 1)
             if sending is None and waiting:
                 sending = waiting.pop(0)
@@ -134,7 +161,11 @@ def test_parallel_is_the_maximum_and_sequential_the_sum(compute, down, up):
     assert elapsed(Errand(Plan(chains(*[1] * 6)), *times)) == max(each)
     assert elapsed(Errand(Plan(chains(6)), *times)) == sum(each)
     shared = elapsed(Errand(Plan(chains(*[1] * 6)), *times, shared_uplink=True))
-    assert max(max(each), min(c + d for c, d in zip(compute, down, strict=True)) + sum(up)) <= shared <= sum(each)
+    assert (
+        max(max(each), min(c + d for c, d in zip(compute, down, strict=True)) + sum(up))
+        <= shared
+        <= sum(each)
+    )
 
 
 # ---------------------------------------------------------------- silence
@@ -144,7 +175,17 @@ def lonely(silent, relay="server", lengths=(1, 1), **options):
     ids = range(sum(lengths))
     compute = {i: 1.0 + i for i in ids}
     same = dict.fromkeys(ids, 0.5)
-    return elapsed(Errand(Plan(chains(*lengths), relay=relay), compute, same, same, same, frozenset(silent), **options))
+    return elapsed(
+        Errand(
+            Plan(chains(*lengths), relay=relay),
+            compute,
+            same,
+            same,
+            same,
+            frozenset(silent),
+            **options,
+        )
+    )
 
 
 def test_a_silent_client_is_waited_for_until_it_should_have_answered():
@@ -155,16 +196,22 @@ def test_a_silent_client_is_waited_for_until_it_should_have_answered():
 def test_a_deadline_ends_the_waiting():
     assert lonely([1], patience_seconds=1.2) == 2.0, "client 0 is through at 0.5 + 1 + 0.5"
     assert lonely([1], patience_seconds=9.0) == 9.5
-    assert lonely([], patience_seconds=0.1) == 3.0, "who answers is not cut off: the runtime has decided that already"
+    assert lonely([], patience_seconds=0.1) == 3.0, (
+        "who answers is not cut off: the runtime has decided that already"
+    )
 
 
 def test_a_silent_client_takes_no_turn_on_a_shared_uplink():
-    assert uniform([1] * 4, shared_uplink=True, silent=frozenset([0, 1])) == pytest.approx(T_M + T_C + 2 * T_M)
+    assert uniform([1] * 4, shared_uplink=True, silent=frozenset([0, 1])) == pytest.approx(
+        T_M + T_C + 2 * T_M
+    )
 
 
 @pytest.mark.parametrize("silent", [0, 1, 2])
 def test_a_chain_goes_on_without_the_silent_one(silent):
-    """Through the server the wait is as long as an upload; from device to device the model hops once more."""
+    """Through the server the wait is as long as an upload; from device to device the model hops
+    once more.
+    """
     assert lonely([silent], lengths=(3,)) == pytest.approx(3 * 0.5 + 6.0 + 3 * 0.5)
     assert lonely([silent], "d2d", lengths=(3,)) == pytest.approx(0.5 + 6.0 + 0.5 + 2 * 0.5 + 0.5)
 
@@ -179,23 +226,37 @@ def test_everybody_silent_and_nobody_asked():
 
 
 def test_a_message_takes_its_trip_and_its_bits():
-    means = Population(np.array([5, 5]), trip_seconds=np.array([0.1, 0.0]), uplink_bps=np.array([8e6, 16e6]))
+    means = Population(
+        np.array([5, 5]), trip_seconds=np.array([0.1, 0.0]), uplink_bps=np.array([8e6, 16e6])
+    )
     links = Links(means, Tariff(), 1_000_000)
     assert links.up([0, 1], 1_000_000) == {0: pytest.approx(1.1), 1: pytest.approx(0.5)}
     assert links.down([0, 1], 1_000_000, holders={0}) == {0: 0.0, 1: pytest.approx(0.5)}
-    assert links.hop([0], 1_000_000) == {0: pytest.approx(1.1)}, "no rate between devices is known: as to the server"
+    assert links.hop([0], 1_000_000) == {0: pytest.approx(1.1)}, (
+        "no rate between devices is known: as to the server"
+    )
 
 
 def test_constant_times_are_per_model_and_per_turn():
-    links = Links(Population(np.array([5]), trip_seconds=np.array([7.0])), Tariff(model_seconds=0.276, hop_seconds=0.1), 1000)
+    links = Links(
+        Population(np.array([5]), trip_seconds=np.array([7.0])),
+        Tariff(model_seconds=0.276, hop_seconds=0.1),
+        1000,
+    )
     assert links.up([0], 2000) == {0: pytest.approx(0.552)}
     assert links.hop([0], 1000) == {0: pytest.approx(0.1)}
-    turn = compute_seconds(Population(np.array([30])), Tariff(compute_seconds=1.0), {0: 10.0}, {0: 30.0})
-    assert turn == {0: pytest.approx(1 / 3)}, "one forward pass over what is trained on for one epoch"
+    turn = compute_seconds(
+        Population(np.array([30])), Tariff(compute_seconds=1.0), {0: 10.0}, {0: 30.0}
+    )
+    assert turn == {0: pytest.approx(1 / 3)}, (
+        "one forward pass over what is trained on for one epoch"
+    )
 
 
 def test_a_delay_belongs_to_training():
-    means = Population(np.array([10]), seconds_per_example=np.array([0.5]), delay_seconds=np.array([3.0]))
+    means = Population(
+        np.array([10]), seconds_per_example=np.array([0.5]), delay_seconds=np.array([3.0])
+    )
     assert compute_seconds(means, Tariff(), {0: 10.0}, {0: 10.0}) == {0: 8.0}
     assert compute_seconds(means, Tariff(), {0: 10.0}, {0: 10.0}, trains=False) == {0: 5.0}
 
@@ -210,7 +271,9 @@ def test_shannon_and_its_bad_input():
         shannon_bps(0.0, [1.0])
 
 
-@pytest.mark.parametrize("name", ["snr", "seconds_per_example", "watts", "trip_seconds", "uplink_bps", "d2d_bps"])
+@pytest.mark.parametrize(
+    "name", ["snr", "seconds_per_example", "watts", "trip_seconds", "uplink_bps", "d2d_bps"]
+)
 def test_impossible_means_are_refused(name):
     with pytest.raises(RunError, match=rf"population\.{name}: -2 at client 1"):
         check_means(Population(np.array([5, 5]), **{name: np.array([1.0, -2.0])}))
@@ -226,5 +289,12 @@ def test_a_rate_of_zero_is_refused():
 
 def test_a_silent_first_device_hands_nothing_on_the_server_sends_again():
     plan = Plan((Chain(0, (0, 1)),), relay="d2d")
-    seconds = {"compute": {0: 1.0, 1: 2.0}, "down": {0: 0.1, 1: 0.2}, "up": {0: 0.3, 1: 0.4}, "hop": {0: 50.0, 1: 50.0}}
-    assert elapsed(Errand(plan, **seconds, silent={0})) == pytest.approx(0.1 + (1.0 + 0.3) + 0.2 + 2.0 + 0.4)
+    seconds = {
+        "compute": {0: 1.0, 1: 2.0},
+        "down": {0: 0.1, 1: 0.2},
+        "up": {0: 0.3, 1: 0.4},
+        "hop": {0: 50.0, 1: 50.0},
+    }
+    assert elapsed(Errand(plan, **seconds, silent={0})) == pytest.approx(
+        0.1 + (1.0 + 0.3) + 0.2 + 2.0 + 0.4
+    )

@@ -29,14 +29,22 @@ def psi(counts: np.ndarray) -> Geometry:
     terms = (rows - mix) * np.log((rows + 1e-6) / (mix + 1e-6))
     features = np.column_stack([terms.sum(axis=1), terms])
     deviation = features.std(axis=0)
-    return Geometry(points=(features - features.mean(axis=0)) / np.where(deviation > 1e-12, deviation, 1.0), name="psi")
+    return Geometry(
+        points=(features - features.mean(axis=0)) / np.where(deviation > 1e-12, deviation, 1.0),
+        name="psi",
+    )
 
 
 def similarity_zero(class_sizes: list[int], clients: int) -> np.ndarray:
     """METHODS 1.4 with S=0: contiguous blocks of the sorted labels."""
     labels = np.repeat(np.arange(len(class_sizes)), class_sizes)
     width = len(labels) // clients
-    return np.array([np.bincount(labels[i * width : (i + 1) * width], minlength=len(class_sizes)) for i in range(clients)])
+    return np.array(
+        [
+            np.bincount(labels[i * width : (i + 1) * width], minlength=len(class_sizes))
+            for i in range(clients)
+        ]
+    )
 
 
 # ---------------------------------------------------------------- k-medoids
@@ -45,7 +53,9 @@ def similarity_zero(class_sizes: list[int], clients: int) -> np.ndarray:
 def test_lazy_build_equals_the_library() -> None:
     points = skewed(120, 5)
     distances = cdist(points, points)
-    assert kmedoids.build(distances, 60).tolist() == library.pam_build(distances, 60).medoids.tolist()
+    assert (
+        kmedoids.build(distances, 60).tolist() == library.pam_build(distances, 60).medoids.tolist()
+    )
 
 
 def test_fasterpam_is_not_worse_than_the_library_from_its_own_start() -> None:
@@ -53,7 +63,10 @@ def test_fasterpam_is_not_worse_than_the_library_from_its_own_start() -> None:
     distances = cdist(points, points)
     for count in (3, 8, 20):
         rows = kmedoids._swap(distances, kmedoids.build(distances, count)).rows
-        assert distances[rows].min(axis=0).sum() <= 1.02 * library.fasterpam(distances, count, random_state=0, n_cpu=1).loss
+        assert (
+            distances[rows].min(axis=0).sum()
+            <= 1.02 * library.fasterpam(distances, count, random_state=0, n_cpu=1).loss
+        )
 
 
 def alternate_by_hand(distances: np.ndarray, count: int) -> list[int]:
@@ -83,7 +96,9 @@ def test_sklearn_extra_variant_follows_its_recipe(count: int) -> None:
 
 def test_sklearn_extra_variant_survives_identical_medoids() -> None:
     points = np.repeat([[0.0], [1.0], [5.0]], [6, 3, 3], axis=0)
-    found = kmedoids.cluster(Geometry(points=points), np.random.default_rng(0), variant="sklearn_extra")
+    found = kmedoids.cluster(
+        Geometry(points=points), np.random.default_rng(0), variant="sklearn_extra"
+    )
     assert sorted(np.bincount(found.labels)) in ([3, 3, 6], [3, 9])
 
 
@@ -99,7 +114,9 @@ def test_medoids_are_members_of_their_cluster_and_centres_are_their_points() -> 
 def test_pairwise_only_and_points_agree() -> None:
     points = skewed(60)
     by_points = kmedoids.cluster(Geometry(points=points), np.random.default_rng(0), scan="full")
-    by_pairs = kmedoids.cluster(Geometry(pairwise=cdist(points, points)), np.random.default_rng(0), scan="full")
+    by_pairs = kmedoids.cluster(
+        Geometry(pairwise=cdist(points, points)), np.random.default_rng(0), scan="full"
+    )
     assert by_points.labels.tolist() == by_pairs.labels.tolist()
     assert "centers" not in by_pairs.details
     assert len(by_pairs.details["curve"]["counts"]) == 58
@@ -112,14 +129,19 @@ def test_seeds_are_distinct_prefixes_and_follow_the_weights() -> None:
     points = np.arange(6.0)[:, None]
     seeds = lloyd.seed_rows(points, np.ones(6), 6, 20, np.random.default_rng(0))
     assert all(sorted(row) == list(range(6)) for row in seeds.tolist())
-    heavy = lloyd.seed_rows(points, np.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0]), 1, 5, np.random.default_rng(0))
+    heavy = lloyd.seed_rows(
+        points, np.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0]), 1, 5, np.random.default_rng(0)
+    )
     assert heavy.ravel().tolist() == [2] * 5
 
 
 @pytest.mark.parametrize("count", [2, 6, 25])
 def test_inertia_matches_scikit_learn(count: int) -> None:
     points = np.random.default_rng(count).normal(size=(120, 4))
-    several = [kmeans.cluster(Geometry(points=points), np.random.default_rng(seed), count=count) for seed in range(5)]
+    several = [
+        kmeans.cluster(Geometry(points=points), np.random.default_rng(seed), count=count)
+        for seed in range(5)
+    ]
     wanted = [KMeans(count, n_init=10, random_state=seed).fit(points).inertia_ for seed in range(5)]
     assert np.mean([found.details["inertia"] for found in several]) <= 1.03 * np.mean(wanted)
     found = several[0]
@@ -139,13 +161,16 @@ def test_lloyd_from_one_start_equals_scikit_learn() -> None:
 def test_weights_stand_for_repeated_points() -> None:
     points, repeats = np.random.default_rng(1).normal(size=(30, 2)), np.arange(30) % 3 + 1
     merged = lloyd.best_restart(points, repeats.astype(float), points[None, :4])
-    spread = lloyd.best_restart(np.repeat(points, repeats, axis=0), np.ones(repeats.sum()), points[None, :4])
+    spread = lloyd.best_restart(
+        np.repeat(points, repeats, axis=0), np.ones(repeats.sum()), points[None, :4]
+    )
     assert np.repeat(merged.labels, repeats).tolist() == spread.labels.tolist()
     assert merged.inertia == pytest.approx(spread.inertia)
 
 
 def test_silhouette_at_or_below_zero_gives_one_cluster_only_if_allowed() -> None:
-    corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])  # all pairs equally far: every split has silhouette 0
+    # all pairs equally far: every split has silhouette 0
+    corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
     geometry = Geometry(points=corners)
     assert kmeans.cluster(geometry, np.random.default_rng(0)).k == 1
     assert kmeans.cluster(geometry, np.random.default_rng(0), allow_single=False).k == 2
@@ -161,7 +186,10 @@ def test_kmeans_wants_points_and_a_start() -> None:
 def test_kmeans_scores_on_points_even_when_pairs_are_squared() -> None:
     points = skewed(40)
     squared = Geometry(points=points, pairwise=cdist(points, points, "sqeuclidean"))
-    both = [kmeans.cluster(g, np.random.default_rng(0)).silhouette for g in (squared, Geometry(points=points))]
+    both = [
+        kmeans.cluster(g, np.random.default_rng(0)).silhouette
+        for g in (squared, Geometry(points=points))
+    ]
     assert both[0] == both[1]
 
 
@@ -174,7 +202,8 @@ def test_income_like_sorted_clients_form_three_groups(clients: int) -> None:
     assert len(np.unique(counts, axis=0)) == 3
     found = kmeans.cluster(psi(counts), np.random.default_rng(0))
     assert found.k == 3
-    assert found.silhouette == pytest.approx(1 - 1 / clients, abs=1e-6)  # everybody 1 but the lone border client 0
+    # everybody 1 but the lone border client 0
+    assert found.silhouette == pytest.approx(1 - 1 / clients, abs=1e-6)
 
 
 def test_ten_balanced_classes_sorted_form_ten_groups() -> None:
@@ -232,5 +261,7 @@ def test_rounding_noise_of_identical_rows_is_not_structure(name: str) -> None:
     assert CLUSTERINGS[name](geometry, np.random.default_rng(0)).k == 1
     if name != "kmeans":
         groups = np.arange(30) % 3
-        found = CLUSTERINGS[name](Geometry(pairwise=noise + (groups[:, None] != groups)), np.random.default_rng(0))
+        found = CLUSTERINGS[name](
+            Geometry(pairwise=noise + (groups[:, None] != groups)), np.random.default_rng(0)
+        )
         assert found.labels.tolist() == groups.tolist()

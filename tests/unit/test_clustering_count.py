@@ -18,7 +18,28 @@ def test_ties_within_a_billionth_go_to_the_smallest() -> None:
 
 
 def test_grid_is_that_of_methods() -> None:
-    assert grid_counts(200) == [2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192]
+    assert grid_counts(200) == [
+        2,
+        3,
+        4,
+        5,
+        6,
+        8,
+        10,
+        12,
+        16,
+        20,
+        24,
+        32,
+        40,
+        48,
+        64,
+        80,
+        96,
+        128,
+        160,
+        192,
+    ]
     assert grid_counts(1) == []
 
 
@@ -34,7 +55,9 @@ def test_grid_is_that_of_methods() -> None:
         (2000, "subsample", 0, 11, 40, True),
     ],
 )
-def test_what_is_tried(size: int, scan: str, max_count: int, features: int | None, last: int, refine: bool) -> None:
+def test_what_is_tried(
+    size: int, scan: str, max_count: int, features: int | None, last: int, refine: bool
+) -> None:
     counts, again = counts_to_try(size, scan, max_count, features)  # type: ignore[arg-type]
     assert (counts[0], counts[-1], again) == (2, last, refine)
 

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from fedskew.clustering import CLUSTERINGS, agreement, assign, assign_by_distances, relabel, stability
+from fedskew.clustering import (
+    CLUSTERINGS,
+    agreement,
+    assign,
+    assign_by_distances,
+    relabel,
+    stability,
+)
 from fedskew.clustering.noise import NoisePolicy, nearest_clusters, resolve_noise
 from fedskew.errors import RecipeError
 from fedskew.types import Clustering, Geometry

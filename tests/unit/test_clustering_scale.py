@@ -33,7 +33,9 @@ def test_approximate_path_agrees_with_the_exact_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(CLUSTERINGS))
-def test_many_clients_never_make_a_square_matrix(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_clients_never_make_a_square_matrix(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     points, groups = separated(8_000)
     largest = 0
     from fedskew.clustering import space
@@ -55,8 +57,15 @@ def test_many_clients_never_make_a_square_matrix(name: str, monkeypatch: pytest.
 @pytest.mark.parametrize("policy", ["nearest", "singletons", "one", "drop"])
 def test_noise_outside_the_sample_follows_the_policy(name: str, policy: str) -> None:
     points, _ = separated(2000)
-    points[::200] = np.random.default_rng(0).normal(9, 9, (10, 6))  # ten loners far away from everybody
-    found = CLUSTERINGS[name](Geometry(points=points), np.random.default_rng(0), noise=policy, exact_limit=300, sample_size=300)
+    # ten loners far away from everybody
+    points[::200] = np.random.default_rng(0).normal(9, 9, (10, 6))
+    found = CLUSTERINGS[name](
+        Geometry(points=points),
+        np.random.default_rng(0),
+        noise=policy,
+        exact_limit=300,
+        sample_size=300,
+    )
     loners = found.labels[::200]
     assert found.details["num_noise"] >= 10
     if policy == "drop":
@@ -74,7 +83,9 @@ def test_pairwise_only_works_on_a_sample_too() -> None:
     points, groups = separated(800)
     geometry = Geometry(pairwise=cdist(points, points), known=np.arange(800) != 5)
     for name in ("kmedoids", "optics", "dbscan"):
-        found = CLUSTERINGS[name](geometry, np.random.default_rng(0), exact_limit=200, sample_size=200)
+        found = CLUSTERINGS[name](
+            geometry, np.random.default_rng(0), exact_limit=200, sample_size=200
+        )
         assert found.labels[5] == -1
         assert agreement(found.labels, groups).ari >= 0.9
 
@@ -82,7 +93,9 @@ def test_pairwise_only_works_on_a_sample_too() -> None:
 def test_scan_subsample_is_reported_as_approximate() -> None:
     points, groups = separated(500)
     for name in ("kmedoids", "kmeans"):
-        found = CLUSTERINGS[name](Geometry(points=points), np.random.default_rng(0), scan="subsample", sample_size=150)
+        found = CLUSTERINGS[name](
+            Geometry(points=points), np.random.default_rng(0), scan="subsample", sample_size=150
+        )
         assert not found.exact
         assert agreement(found.labels, groups).ari >= 0.9
 

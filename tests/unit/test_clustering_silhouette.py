@@ -18,7 +18,9 @@ from fedskew.clustering.silhouette import (
 def blobs(sizes: list[int], seed: int = 0, spread: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     groups = np.repeat(np.arange(len(sizes)), sizes)
-    return rng.normal(0, 4, (len(sizes), 3))[groups] + rng.normal(0, spread, (len(groups), 3)), groups
+    return rng.normal(0, 4, (len(sizes), 3))[groups] + rng.normal(
+        0, spread, (len(groups), 3)
+    ), groups
 
 
 def test_hand_computed_line_of_four() -> None:
@@ -31,7 +33,8 @@ def test_hand_computed_line_of_four() -> None:
 def test_equals_scikit_learn_with_gaps_singletons_and_any_count(count: int) -> None:
     rng = np.random.default_rng(count)
     points = rng.random((80, 4))
-    labels = np.concatenate([np.arange(count), rng.integers(0, count, 80 - count)]) * 3  # numbers with gaps
+    # numbers with gaps
+    labels = np.concatenate([np.arange(count), rng.integers(0, count, 80 - count)]) * 3
     distances = cdist(points, points)
     wanted = metrics.silhouette_samples(distances, labels, metric="precomputed")
     assert silhouette_samples(distances, labels) == pytest.approx(wanted, abs=1e-12)
@@ -57,7 +60,12 @@ def test_none_where_not_defined(labels: list[int]) -> None:
     assert silhouette(cdist(points, points), given) is None
     assert silhouette_of_points(points, given) is None
     assert simplified_silhouette(points, given) is None
-    assert subsampled_silhouette(lambda a, b: cdist(points[a], points[b]), given, np.random.default_rng(0)) is None
+    assert (
+        subsampled_silhouette(
+            lambda a, b: cdist(points[a], points[b]), given, np.random.default_rng(0)
+        )
+        is None
+    )
 
 
 def test_identical_members_of_two_clusters_score_zero_not_nan() -> None:
@@ -70,18 +78,24 @@ def test_simplified_is_near_exact_on_tight_groups_and_exact_by_hand() -> None:
     assert exact is not None
     assert simplified_silhouette(points, groups) == pytest.approx(exact, abs=0.02)
     line = np.array([[0.0], [1.0], [10.0], [11.0]])
-    assert simplified_silhouette(line, np.array([0, 0, 1, 1])) == pytest.approx(1 - (0.5 / 10.5 + 0.5 / 9.5) / 2)
+    assert simplified_silhouette(line, np.array([0, 0, 1, 1])) == pytest.approx(
+        1 - (0.5 / 10.5 + 0.5 / 9.5) / 2
+    )
 
 
 def test_subsampled_is_near_exact_and_weights_small_clusters_by_their_size() -> None:
     points, groups = blobs([700, 700, 4], spread=1.5, seed=3)
     exact = silhouette_of_points(points, groups)
     assert exact is not None
-    near = subsampled_silhouette(lambda a, b: cdist(points[a], points[b]), groups, np.random.default_rng(0), size=200)
+    near = subsampled_silhouette(
+        lambda a, b: cdist(points[a], points[b]), groups, np.random.default_rng(0), size=200
+    )
     assert near == pytest.approx(exact, abs=0.05)
 
 
 def test_subsampled_with_everybody_in_the_sample_is_exact() -> None:
     points, groups = blobs([20, 20, 10])
-    everyone = subsampled_silhouette(lambda a, b: cdist(points[a], points[b]), groups, np.random.default_rng(0))
+    everyone = subsampled_silhouette(
+        lambda a, b: cdist(points[a], points[b]), groups, np.random.default_rng(0)
+    )
     assert everyone == pytest.approx(silhouette_of_points(points, groups), abs=1e-12)

@@ -1,4 +1,6 @@
-"""What rounds cost in the loop: METHODS' calibrated times by recipe, what comes before training, faults, measured energy."""
+"""What rounds cost in the loop: METHODS' calibrated times by recipe, what comes before training,
+faults, measured energy.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ AFLS = {"devices": {"compute_seconds": 1.0, "message_seconds": 0.276}}
 
 def played(recipe, *, counts=COUNTS, selection=None, faults=None, script=None, layout=None):
     """Every record of a short scripted run of everyone."""
-    resolved = resolve({"run": {"rounds": 1, "clients_per_round": len(counts), "min_ok": 0}, **recipe})
+    resolved = resolve(
+        {"run": {"rounds": 1, "clients_per_round": len(counts), "min_ok": 0}, **recipe}
+    )
     means = draw_population(counts.sum(axis=1), Devices(**resolved["devices"]), 0)
     runtime = ScriptedRuntime(counts, population=means, script=script, layout=layout)
     method = method_of(resolved)
@@ -58,37 +62,62 @@ def test_the_default_is_a_millisecond_an_example_and_ten_megabit():
 
 
 def test_rates_and_powers_of_the_recipes_devices_are_used():
-    """One chain of four, device to device: one model down and one up at 1 kbit/s, three hops at 4 kbit/s."""
+    """One chain of four, device to device: one model down and one up at 1 kbit/s, three hops at
+    4 kbit/s.
+    """
     devices = {"watts": 5.0, "transmit_watts": 2.0, "uplink_bps": 1e3, "d2d_bps": 4e3}
     cost = played({"devices": devices, "procedure": {"use": "sequential", "relay": "d2d"}})[1].cost
     computing, transfer, hops = 0.001 * SIZES.sum(), 8 * BYTES / 1e3, 3 * 8 * BYTES / 4e3
     assert cost.seconds == pytest.approx(computing + 2 * transfer + hops)
-    assert cost.joules == pytest.approx(5.0 * computing + 2.0 * (transfer + hops)), "receiving costs nothing"
+    assert cost.joules == pytest.approx(5.0 * computing + 2.0 * (transfer + hops)), (
+        "receiving costs nothing"
+    )
 
 
 def test_each_client_draws_its_own_power():
-    """Everyone alike in size: with unlike powers the energy is the sum over clients, not a multiple of the first one's."""
+    """Everyone alike in size: with unlike powers the energy is the sum over clients, not a
+    multiple of the first one's.
+    """
     devices, sizes = {"watts": 5.0, "watts_spread": 3.0, "transmit_watts": 0.0}, np.full((6, 2), 5)
     watts = draw_population(sizes.sum(axis=1), Devices(**devices), 0).watts
     assert watts.max() > 1.5 * watts.min()
-    assert played({"devices": devices}, counts=sizes)[1].cost.joules == pytest.approx(0.01 * watts.sum())
+    assert played({"devices": devices}, counts=sizes)[1].cost.joules == pytest.approx(
+        0.01 * watts.sum()
+    )
 
 
 def test_a_loss_reported_before_training_is_a_third_of_a_pass():
-    assert played({"local": {"report_loss": "start"}})[1].cost.sample_passes == pytest.approx(SIZES.sum() * 4 / 3)
+    assert played({"local": {"report_loss": "start"}})[1].cost.sample_passes == pytest.approx(
+        SIZES.sum() * 4 / 3
+    )
 
 
 def test_scaffold_sends_twice_as_much():
-    plain, twice = played(AFLS)[1].cost, played({**AFLS, "aggregation": {"use": "scaffold"}})[1].cost
+    plain, twice = (
+        played(AFLS)[1].cost,
+        played({**AFLS, "aggregation": {"use": "scaffold"}})[1].cost,
+    )
     assert twice.seconds - plain.seconds == pytest.approx(2 * 0.276)
-    sent = {(t.direction, t.kind): t.bytes for t in played({"aggregation": {"use": "scaffold"}})[1].transfers}
+    sent = {
+        (t.direction, t.kind): t.bytes
+        for t in played({"aggregation": {"use": "scaffold"}})[1].transfers
+    }
     ways = [(way, kind) for way in ("down", "up") for kind in ("model", "control")]
-    assert sent == dict.fromkeys(ways, 4 * BYTES), "a control variate goes with every model, both ways"
+    assert sent == dict.fromkeys(ways, 4 * BYTES), (
+        "a control variate goes with every model, both ways"
+    )
 
 
 def test_fednova_reports_four_bytes_a_client():
-    sent = {(t.direction, t.kind): t.bytes for t in played({"aggregation": {"use": "nova"}})[1].transfers}
-    assert sent == {("down", "model"): 4 * BYTES, ("up", "model"): 4 * BYTES, ("up", "control"): 4 * 4}
+    sent = {
+        (t.direction, t.kind): t.bytes
+        for t in played({"aggregation": {"use": "nova"}})[1].transfers
+    }
+    assert sent == {
+        ("down", "model"): 4 * BYTES,
+        ("up", "model"): 4 * BYTES,
+        ("up", "control"): 4 * 4,
+    }
 
 
 def asking(*asks):
@@ -102,7 +131,9 @@ def test_losses_that_a_rule_asks_for_take_time_and_spare_a_second_download():
     plain = played(AFLS, selection=asking())[1].cost
     asked = played(AFLS, selection=asking(AskLoss(np.arange(4))))[1].cost
     small = 0.276 * 4 / BYTES
-    assert asked.seconds == pytest.approx(0.276 + 1 / 3 + small + (1 + 0.276)), "the chosen hold the model already"
+    assert asked.seconds == pytest.approx(0.276 + 1 / 3 + small + (1 + 0.276)), (
+        "the chosen hold the model already"
+    )
     assert asked.sample_passes - plain.sample_passes == pytest.approx(SIZES.sum() / 3)
     few = played(AFLS, selection=asking(AskLoss(np.arange(4), max_examples=15)))[1].cost
     assert few.sample_passes - plain.sample_passes == pytest.approx((10 + 15 + 15 + 10) / 3)
@@ -130,22 +161,36 @@ def test_histograms_and_probes_are_charged_before_the_first_round():
     assert cost.seconds == pytest.approx(0.552 + 2), "two epochs where an ordinary turn has one"
     rounds = {"rounds": 1, "clients_per_round": 3, "min_ok": 0}
     by_round = {**probe, "run": rounds, "signal": {**probe["signal"], "probe": "cover"}}
-    assert played(by_round, layout=head)[0].cost.seconds == pytest.approx(2 * (0.552 + 2)), "three, then one"
+    assert played(by_round, layout=head)[0].cost.seconds == pytest.approx(2 * (0.552 + 2)), (
+        "three, then one"
+    )
 
 
 def test_silent_slow_and_late_clients():
-    script = lambda c, r, m: Reply(None, failure="gone", sent=False) if c == 1 else Reply(m, 0.5, 0.1, 1, int(SIZES[c]))  # noqa: E731
+    def script(c, r, m):
+        return (
+            Reply(None, failure="gone", sent=False)
+            if c == 1
+            else Reply(m, 0.5, 0.1, 1, int(SIZES[c]))
+        )
+
     transfer = 8 * BYTES / 10e6
     silent = played({}, script=script)[1].cost
-    assert silent.seconds == pytest.approx(2 * transfer + 0.03), "waited for until it should have answered"
-    assert silent.joules == pytest.approx(30 * 0.001 * SIZES.sum() + 3 * transfer), "it trained; it never sent"
+    assert silent.seconds == pytest.approx(2 * transfer + 0.03), (
+        "waited for until it should have answered"
+    )
+    assert silent.joules == pytest.approx(30 * 0.001 * SIZES.sum() + 3 * transfer), (
+        "it trained; it never sent"
+    )
     slow = played({}, faults=Faults(slow_share=1.0, slow_factor=10.0))[1].cost
     assert slow.seconds == pytest.approx(2 * transfer + 0.3)
     late = Faults(slow_share=1.0, slow_factor=10.0, deadline_seconds=0.15)
     recipe = {"faults": {"deadline_seconds": 0.15, "slow_share": 1.0}}
     record = played(recipe, faults=late)[1]
     assert sorted(record.failures) == [1, 2]
-    assert record.cost.seconds == pytest.approx(transfer + 0.15), "the server waits for the deadline, no longer"
+    assert record.cost.seconds == pytest.approx(transfer + 0.15), (
+        "the server waits for the deadline, no longer"
+    )
 
 
 # ---------------------------------------------------------------- devices
@@ -156,11 +201,17 @@ def test_devices_decide_paces_rates_and_powers():
     plain = draw_population(sizes, Devices(), 0)
     assert set(plain.seconds_per_example) == {0.001}
     assert (plain.uplink_bps, plain.trip_seconds, plain.d2d_bps) == (None, None, None)
-    spread = draw_population(sizes, Devices(flops_per_example=2e6, flops_per_second=1e9, speed_spread=4.0, watts_spread=2.0), 0)
+    spread = draw_population(
+        sizes,
+        Devices(flops_per_example=2e6, flops_per_second=1e9, speed_spread=4.0, watts_spread=2.0),
+        0,
+    )
     assert 0.0005 <= spread.seconds_per_example.min() < 0.0006
     assert 0.0075 < spread.seconds_per_example.max() <= 0.008
     assert np.exp(np.log(spread.watts).mean()) == pytest.approx(30, rel=0.05)
-    radio = draw_population(sizes, Devices(snr_db=(0.0, 30.0), bandwidth_hz=1e6, classes="haccs"), 0)
+    radio = draw_population(
+        sizes, Devices(snr_db=(0.0, 30.0), bandwidth_hz=1e6, classes="haccs"), 0
+    )
     assert np.allclose(radio.uplink_bps, 1e6 * np.log2(1 + radio.snr))
     haccs = draw_population(sizes, Devices(classes="haccs"), 0)
     assert np.allclose(haccs.latency_seconds, haccs.delay_seconds + 2 * haccs.trip_seconds)
@@ -183,7 +234,10 @@ def test_devices_decide_paces_rates_and_powers():
         ({"message_seconds": float("nan")}, "message_seconds: nan is out of range"),
         ({"hop_seconds": 1.0}, "without message_seconds"),
         ({"flops_per_example": 1.0}, "needs both flops"),
-        ({"flops_per_example": 1.0, "flops_per_second": 1.0, "seconds_per_example": 1.0}, "together with flops"),
+        (
+            {"flops_per_example": 1.0, "flops_per_second": 1.0, "seconds_per_example": 1.0},
+            "together with flops",
+        ),
         ({"speed_spread": 0.5}, "less than 1"),
         ({"transmit_watts": -1.0}, "transmit_watts: -1.0 is out of range"),
         ({"watts": 0.0}, "watts: 0.0 is not positive"),
@@ -220,9 +274,19 @@ class Tally:
 def test_measured_clients_work_one_at_a_time_and_give_the_same_models():
     inner = ScriptedRuntime(COUNTS, population=draw_population(SIZES, Devices(watts=2.0), 0))
     metered = MeteredRuntime(inner, Tally())
-    method = method_of(resolve({"run": {"rounds": 2, "clients_per_round": 3}, "selection": {"use": "power_of_choice", "d": 4}}))
+    method = method_of(
+        resolve(
+            {
+                "run": {"rounds": 2, "clients_per_round": 3},
+                "selection": {"use": "power_of_choice", "d": 4},
+            }
+        )
+    )
     plain = [state.models for state, _ in run(settle(method, inner, 0))]
-    assert all(np.array_equal(a, s.models) for a, (s, _) in zip(plain, run(settle(method, metered, 0)), strict=True))
+    assert all(
+        np.array_equal(a, s.models)
+        for a, (s, _) in zip(plain, run(settle(method, metered, 0)), strict=True)
+    )
     asked = 2 * (4 + 3)  # four losses and three trainings a round
     assert metered.take_joules() == 2.0 * asked * (asked + 1) / 2
     assert metered.take_joules() == 0.0
@@ -262,7 +326,9 @@ def test_without_readable_counters_it_is_wall_time_times_watts(tmp_path, monkeyp
 
 def test_codecarbon_is_used_if_it_is_there_and_missed_clearly_if_not(monkeypatch):
     monkeypatch.setitem(sys.modules, "codecarbon", None)
-    with pytest.raises(RunError, match=r"CodeCarbon is not installed\. Run: pip install 'fedskew\[energy\]'"):
+    with pytest.raises(
+        RunError, match=r"CodeCarbon is not installed\. Run: pip install 'fedskew\[energy\]'"
+    ):
         meter_for("codecarbon")
 
     class Tracker:
@@ -275,7 +341,9 @@ def test_codecarbon_is_used_if_it_is_there_and_missed_clearly_if_not(monkeypatch
         def stop_task(self):
             return types.SimpleNamespace(energy_consumed=1e-6)
 
-    monkeypatch.setitem(sys.modules, "codecarbon", types.SimpleNamespace(OfflineEmissionsTracker=Tracker))
+    monkeypatch.setitem(
+        sys.modules, "codecarbon", types.SimpleNamespace(OfflineEmissionsTracker=Tracker)
+    )
     meter = meter_for("codecarbon")
     assert isinstance(meter, CodeCarbonMeter)
     meter.start()

@@ -1,4 +1,6 @@
-"""Writing an app, comparing bytes, and what the command line says without Flower or without a fleet."""
+"""Writing an app, comparing bytes, and what the command line says without Flower or without a
+fleet.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ from fedskew.recipe import load, resolve
 
 
 def fedskew(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "fedskew", "flower", *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "fedskew", "flower", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_an_app_holds_the_whole_recipe(tmp_path):
@@ -37,13 +44,18 @@ def test_an_app_holds_the_whole_recipe(tmp_path):
 
 
 def test_bytes_of_a_run_against_flowers(tmp_path):
-    """Hand-made figures: everything Flower counted is the ledger, the uncharged tests and the stated overhead."""
+    """Hand-made figures: everything Flower counted is the ledger, the uncharged tests and the
+    stated overhead.
+    """
     run("fedavg", settings={"run.rounds": 2}, workers=1, out=tmp_path)
     model = 2410 * 4
     sheet = {"flower_run": "77", "after_round": -1, "test_down": 2 * model}
     sheet |= {"messages_down": 15, "arrays_down": 12, "messages_up": 15, "arrays_up": 10}
     (tmp_path / "fleet.json").write_text(json.dumps({"runs": [sheet]}))
-    down, up = 12 * (model + ARRAYS_OVERHEAD_BYTES["down"]), 10 * (model + ARRAYS_OVERHEAD_BYTES["up"])
+    down, up = (
+        12 * (model + ARRAYS_OVERHEAD_BYTES["down"]),
+        10 * (model + ARRAYS_OVERHEAD_BYTES["up"]),
+    )
     down, up = down + 15 * OVERHEAD_BYTES["down"], up + 15 * OVERHEAD_BYTES["up"]
     measured = [{"run-id": 77, "network-traffic": {"outbound-bytes": down, "inbound-bytes": up}}]
     found = compare(tmp_path, measured)

@@ -7,8 +7,21 @@ import pytest
 from scipy.spatial.distance import cdist, cosine, jensenshannon
 from scipy.stats import entropy, wasserstein_distance
 
-from fedskew.distance import DISTANCES, REFUSED, SCALING_METRICS, divergence, geometry, resolve, vector
-from fedskew.distance.divergence import fill_zeros, js_div_pairwise, kl_directed_pairwise, kl_pairwise
+from fedskew.distance import (
+    DISTANCES,
+    REFUSED,
+    SCALING_METRICS,
+    divergence,
+    geometry,
+    resolve,
+    vector,
+)
+from fedskew.distance.divergence import (
+    fill_zeros,
+    js_div_pairwise,
+    kl_directed_pairwise,
+    kl_pairwise,
+)
 from fedskew.distance.psi import psi_features, psi_terms
 from fedskew.errors import RecipeError, SignalError
 from fedskew.types import Signal
@@ -17,7 +30,11 @@ from fedskew.types import Signal
 def skewed_rows(num_clients: int, num_classes: int, seed: int = 0) -> np.ndarray:
     """Dirichlet rows with many exact zeros."""
     rng = np.random.default_rng(seed)
-    rows = np.where(rng.random((num_clients, num_classes)) < 0.4, 0, rng.dirichlet(np.full(num_classes, 0.5), num_clients))
+    rows = np.where(
+        rng.random((num_clients, num_classes)) < 0.4,
+        0,
+        rng.dirichlet(np.full(num_classes, 0.5), num_clients),
+    )
     rows[:, 0] += 1e-3
     return rows / rows.sum(axis=1, keepdims=True)
 
@@ -57,8 +74,12 @@ def test_equals_the_definition_pair_by_pair(name: str) -> None:
 def test_directed_kl_equals_scipy_entropy(zeros: str) -> None:
     filled = fill_zeros(ROWS, zeros=zeros, eps=1e-4)
     expected = np.array([[entropy(p, q) for q in filled] for p in filled])
-    np.testing.assert_allclose(kl_directed_pairwise(ROWS, zeros=zeros, eps=1e-4), expected, atol=1e-12)
-    np.testing.assert_allclose(kl_pairwise(ROWS, zeros=zeros, eps=1e-4), (expected + expected.T) / 2, atol=1e-12)
+    np.testing.assert_allclose(
+        kl_directed_pairwise(ROWS, zeros=zeros, eps=1e-4), expected, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        kl_pairwise(ROWS, zeros=zeros, eps=1e-4), (expected + expected.T) / 2, atol=1e-12
+    )
 
 
 def test_zero_policies_by_hand() -> None:
@@ -73,7 +94,8 @@ def test_zero_policies_by_hand() -> None:
 def test_kl_without_a_policy_is_infinite_only_where_a_class_is_missing() -> None:
     rows = np.array([[0.5, 0.5, 0], [0.2, 0.8, 0], [0.2, 0.3, 0.5], [0, 0, 1]])
     directed = kl_directed_pairwise(rows, zeros="none")
-    assert np.isfinite(directed[:2, :3]).all()  # both zero counts as no difference; a class more on the right is no trouble
+    # both zero counts as no difference; a class more on the right is no trouble
+    assert np.isfinite(directed[:2, :3]).all()
     assert np.isinf(directed[2, :2]).all()
     assert np.isinf(directed[:3, 3]).all()
     assert np.isinf(kl_pairwise(rows, zeros="none")[0, 3])
@@ -100,7 +122,10 @@ def test_blocks_of_any_size_give_the_same(numbers: int, monkeypatch: pytest.Monk
 def test_only_w1_index_sees_an_order_of_classes_and_only_w1_values_forgets_which_is_which() -> None:
     rows, order = skewed_rows(9, 5, seed=4), np.array([3, 0, 4, 1, 2])
     for name, distance in DISTANCES.items():
-        before, after = distance(disclosed(rows)).pairwise, distance(disclosed(rows[:, order])).pairwise
+        before, after = (
+            distance(disclosed(rows)).pairwise,
+            distance(disclosed(rows[:, order])).pairwise,
+        )
         assert np.allclose(before, after, atol=1e-9) == (name != "w1_index"), name
     shuffled = rows.copy()
     shuffled[0] = rows[0, order]
@@ -145,7 +170,9 @@ def test_refused_names_are_no_distances_and_unknown_ones_get_a_hint() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(DISTANCES))
-def test_above_the_limit_points_or_a_refusal_that_names_what_scales(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_above_the_limit_points_or_a_refusal_that_names_what_scales(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     signal = disclosed(ROWS)
     exact = DISTANCES[name](signal).pairwise
     monkeypatch.setattr(geometry, "EXACT_PAIRWISE_LIMIT", len(ROWS) - 1)
@@ -176,7 +203,9 @@ def test_a_hundred_thousand_clients_keep_their_neighbours() -> None:
     assert points is not None
     some = np.array([3, 77, 99_999])
     np.testing.assert_allclose(
-        cdist(points[some], points[some]), DISTANCES["hellinger"](disclosed(rows[some])).pairwise, atol=1e-12
+        cdist(points[some], points[some]),
+        DISTANCES["hellinger"](disclosed(rows[some])).pairwise,
+        atol=1e-12,
     )
 
 
@@ -192,7 +221,9 @@ def test_unknown_clients_are_nan_and_do_not_move_the_others() -> None:
         assert not found.known[4]
         assert found.pairwise is not None
         assert np.isnan(found.pairwise[4]).all(), name
-        np.testing.assert_array_equal(found.pairwise[np.ix_(known, known)], distance(disclosed(ROWS)).pairwise)
+        np.testing.assert_array_equal(
+            found.pairwise[np.ix_(known, known)], distance(disclosed(ROWS)).pairwise
+        )
         if found.points is not None:
             assert np.isnan(found.points[4]).all()
             assert np.isfinite(found.points[known]).all()
@@ -200,7 +231,12 @@ def test_unknown_clients_are_nan_and_do_not_move_the_others() -> None:
 
 @pytest.mark.parametrize("row", [[0.5, 0.4], [1.5, -0.5], [np.nan, 1.0]])
 def test_a_row_that_is_no_distribution_is_named(row: list[float]) -> None:
-    signal = Signal(np.array([[0, 0], [0.5, 0.5], row]), np.ones(3), "estimated", known=np.array([False, True, True]))
+    signal = Signal(
+        np.array([[0, 0], [0.5, 0.5], row]),
+        np.ones(3),
+        "estimated",
+        known=np.array([False, True, True]),
+    )
     with pytest.raises(SignalError, match="client 2"):
         DISTANCES["tv"](signal)
 
@@ -225,7 +261,8 @@ def test_psi_features_by_hand() -> None:
     terms = psi_terms(rows, sizes)
     assert terms[0, 0] == pytest.approx(0.25 * np.log((1 + 1e-6) / (0.75 + 1e-6)))
     assert terms[1, 0] == pytest.approx(-0.25 * np.log((0.5 + 1e-6) / (0.75 + 1e-6)))
-    # Of two clients the larger value becomes 1, the smaller -1. Class 0: 0.072 and 0.101. Class 1: 3.107 and 0.173.
+    # Of two clients the larger value becomes 1, the smaller -1. Class 0: 0.072 and 0.101. Class 1:
+    # 3.107 and 0.173.
     np.testing.assert_allclose(psi_features(rows, sizes), [[1, -1, 1], [-1, 1, -1]])
 
 
@@ -237,7 +274,9 @@ def test_psi_columns_have_mean_zero_and_population_deviation_one() -> None:
 
 
 def test_psi_columns_that_differ_only_by_rounding_are_constant() -> None:
-    """One class per client: every PSI_i is 12.43 up to the last bit, and must not be blown up to distances near 1."""
+    """One class per client: every PSI_i is 12.43 up to the last bit, and must not be blown up to
+    distances near 1.
+    """
     rows, sizes = np.repeat(np.eye(10), 10, axis=0), np.full(100, 7.0)
     assert np.ptp(psi_terms(rows, sizes).sum(axis=1)) > 0
     assert not psi_features(rows, sizes)[:, 0].any()
@@ -251,7 +290,9 @@ def test_signed_psi_tells_absence_from_strong_presence() -> None:
     plain, signed = (psi_features(rows, np.ones(20), signed=flag)[:, 1] for flag in (False, True))
     assert abs(plain[0] - plain[1]) < 0.1
     assert abs(signed[0] - signed[1]) > 3
-    np.testing.assert_array_equal(psi_features(rows, np.ones(20), signed=True)[:, 0], psi_features(rows, np.ones(20))[:, 0])
+    np.testing.assert_array_equal(
+        psi_features(rows, np.ones(20), signed=True)[:, 0], psi_features(rows, np.ones(20))[:, 0]
+    )
 
 
 def test_psi_weighs_clients_by_size_and_ignores_a_class_nobody_has() -> None:

@@ -1,4 +1,6 @@
-"""The estimation tables: no client ever trains on an auxiliary input, and every other training row belongs to one client."""
+"""The estimation tables: no client ever trains on an auxiliary input, and every other training
+row belongs to one client.
+"""
 
 from __future__ import annotations
 

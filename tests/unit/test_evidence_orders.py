@@ -1,4 +1,6 @@
-"""The figures of the evidence on orders: METHODS' times, and a target that was never reached is never a number."""
+"""The figures of the evidence on orders: METHODS' times, and a target that was never reached is
+never a number.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ def test_times_of_methods_12(afls):
 
 def test_the_time_to_the_required_accuracy(afls):
     reached = afls.figures([0, 10, 20, 30, 40, 50], [0.1, 0.5, 0.61, 0.59, 0.7, 0.7], "d2d")
-    assert (reached["round_to_required"], reached["seconds_to_required"]) == (20, pytest.approx(20 * 13.036))
+    assert (reached["round_to_required"], reached["seconds_to_required"]) == (
+        20,
+        pytest.approx(20 * 13.036),
+    )
     never = afls.figures([0, 1], [0.1, 0.2], "parallel")
     assert (never["round_to_required"], never["seconds_to_required"]) == (None, None)
     assert afls.time_text([never, never]) == ">2"
@@ -37,7 +42,10 @@ def test_the_recipes_it_plays_resolve(afls):
     from fedskew.recipe import load, override, resolve
 
     for recipe in ("afls", *afls.RECIPES.values()):
-        assert resolve(override(load(recipe), afls.settings(5, 3, 1001, 0.01)))["partition"]["size"] == 1000
+        assert (
+            resolve(override(load(recipe), afls.settings(5, 3, 1001, 0.01)))["partition"]["size"]
+            == 1000
+        )
 
 
 def test_the_methods_it_compares_differ_in_nothing_but_the_method(monkeypatch):

@@ -1,4 +1,6 @@
-"""The tables of evidence/personal.py: means, intervals and paired differences by hand; nothing is trained here."""
+"""The tables of evidence/personal.py: means, intervals and paired differences by hand; nothing
+is trained here.
+"""
 
 from __future__ import annotations
 
@@ -75,4 +77,8 @@ def test_every_method_of_the_issue_is_played(personal):
     for recipe, changes in personal.METHODS.values():
         for setting in personal.SETTINGS.values():
             resolved = resolve(override(load(recipe), {**personal.COMMON, **setting, **changes}))
-            assert (resolved["local"]["optimizer"], resolved["run"]["rounds"], resolved["data"]["clients"]) == ("adam", 40, 100)
+            assert (
+                resolved["local"]["optimizer"],
+                resolved["run"]["rounds"],
+                resolved["data"]["clients"],
+            ) == ("adam", 40, 100)

@@ -33,7 +33,11 @@ def train(faults, seed=0, round=1, job=JOB):
         (Faults(nan=0.1), "non-finite parameters", 0.1),
         (Faults(inf=0.1), "non-finite parameters", 0.1),
         (Faults(wrong_shape=0.3), "wrong shape: (5,) instead of (6,)", 0.3),
-        (Faults(slow_share=0.25, slow_factor=100, deadline_seconds=0.5), "missed the deadline", 0.25),
+        (
+            Faults(slow_share=0.25, slow_factor=100, deadline_seconds=0.5),
+            "missed the deadline",
+            0.25,
+        ),
     ],
 )
 def test_each_kind_happens_as_often_as_asked(faults, reason, share):
@@ -69,7 +73,11 @@ def test_availability_by_chance_and_by_trace(tmp_path):
     assert abs(there - 0.5) < 5 * 0.5 / np.sqrt(20 * K)
     (tmp_path / "trace.json").write_text(json.dumps([[0, 1], [2]]))
     traced = FaultyRuntime(ScriptedRuntime(COUNTS), Faults(trace=str(tmp_path / "trace.json")), 0)
-    assert [np.flatnonzero(traced.available(t)).tolist() for t in (1, 2, 3)] == [[0, 1], [2], [0, 1]]
+    assert [np.flatnonzero(traced.available(t)).tolist() for t in (1, 2, 3)] == [
+        [0, 1],
+        [2],
+        [0, 1],
+    ]
 
 
 @pytest.mark.parametrize("content", ["[]", "[[999]]", "{", "[[-1]]", "3"])
@@ -85,7 +93,9 @@ def test_a_chance_above_one_is_refused():
 
 
 def test_a_non_finite_loss_is_not_usable():
-    replies = collect([Reply(np.zeros(2, np.float32), float("nan")), Reply(np.zeros(2, np.float32), 1.0)], 2)
+    replies = collect(
+        [Reply(np.zeros(2, np.float32), float("nan")), Reply(np.zeros(2, np.float32), 1.0)], 2
+    )
     assert replies.failures == ("non-finite loss", "")
 
 

@@ -20,8 +20,16 @@ COUNTS = np.array([[10, 0], [0, 30], [20, 0], [5, 5]])
 
 
 def add_client_number(client, round, model):
-    """Each client adds its number + 1 to every parameter: any order of training can be read off the result."""
-    return Reply(model + np.float32(client + 1), loss=float(client), seconds=0.5, steps=2, examples=int(COUNTS[client].sum()))
+    """Each client adds its number + 1 to every parameter: any order of training can be read off
+    the result.
+    """
+    return Reply(
+        model + np.float32(client + 1),
+        loss=float(client),
+        seconds=0.5,
+        steps=2,
+        examples=int(COUNTS[client].sum()),
+    )
 
 
 def everyone(view, rng):
@@ -89,7 +97,9 @@ def test_slots_are_separate_models_that_begin_with_the_initial_one():
 @pytest.mark.parametrize(("broken", "shift"), [("skip", 1 + 2), ("drop", 0)])
 def test_a_client_that_dies_mid_chain(broken, shift):
     def script(client, round, model):
-        return Reply(None, failure="boom") if client == 3 else add_client_number(client, round, model)
+        return (
+            Reply(None, failure="boom") if client == 3 else add_client_number(client, round, model)
+        )
 
     setting = setting_of(method(fixed(Chain(0, (0, 3, 1)), broken=broken), min_ok=0), script)
     state, record = play_round(setting, prepare(setting)[0])
@@ -102,20 +112,28 @@ def test_a_poisoned_reply_costs_one_update_not_the_round(poison):
     def script(client, round, model):
         if client != 1:
             return add_client_number(client, round, model)
-        bad = model[:-1] if poison == "shape" else np.where(np.arange(len(model)) == 2, np.float32(poison), model)
+        bad = (
+            model[:-1]
+            if poison == "shape"
+            else np.where(np.arange(len(model)) == 2, np.float32(poison), model)
+        )
         return Reply(bad, 0.5, 0.1, 1, 30)
 
     setting = setting_of(method(), script)
     state, record = play_round(setting, prepare(setting)[0])
     assert list(record.failures) == [1]
-    assert np.allclose(state.models[0], setting.initial + np.average([1, 3, 4], weights=[10, 20, 10]), atol=1e-6)
+    assert np.allclose(
+        state.models[0], setting.initial + np.average([1, 3, 4], weights=[10, 20, 10]), atol=1e-6
+    )
     assert np.isnan(state.loss[1])
     assert state.times_selected[1] == 1
 
 
 def test_too_few_replies_end_the_run_with_the_reason():
     setting = setting_of(method(min_ok=1), lambda c, r, m: Reply(None, failure="out of memory"))
-    with pytest.raises(RoundFailed, match=r"round 1: 0 usable replies, 1 needed \(client 0: out of memory"):
+    with pytest.raises(
+        RoundFailed, match=r"round 1: 0 usable replies, 1 needed \(client 0: out of memory"
+    ):
         list(run(setting))
 
 
@@ -133,7 +151,9 @@ def test_nobody_available_is_a_recorded_round():
     assert [record.chains for record in records] == [(), (), ()]
 
 
-@pytest.mark.parametrize(("ids", "message"), [([1, 1], "twice"), ([9], "not there"), ([-1], "not there")])
+@pytest.mark.parametrize(
+    ("ids", "message"), [([1, 1], "twice"), ([9], "not there"), ([-1], "not there")]
+)
 def test_a_wrong_selection_is_caught(ids, message):
     setting = setting_of(method(selection=Stage("mine", lambda view, rng: ids)))
     with pytest.raises(RunError, match=message):
@@ -147,12 +167,19 @@ def test_memory_passes_from_round_to_round():
 
     setting = setting_of(method(selection=Stage("count", Stateful(count), {"step": 2}), rounds=3))
     states = [state for state, _ in run(setting)]
-    assert [state.memory.get("selection") for state in states] == [None, {"seen": 2}, {"seen": 4}, {"seen": 6}]
+    assert [state.memory.get("selection") for state in states] == [
+        None,
+        {"seen": 2},
+        {"seen": 4},
+        {"seen": 6},
+    ]
 
 
 def test_going_on_from_any_state_gives_the_same_rest():
     setting = settle(
-        method(selection=Stage("uniform", SELECTIONS["uniform"]), rounds=5, clients_per_round=2), ScriptedRuntime(COUNTS), 0
+        method(selection=Stage("uniform", SELECTIONS["uniform"]), rounds=5, clients_per_round=2),
+        ScriptedRuntime(COUNTS),
+        0,
     )
     whole = list(run(setting))
     for state, record in whole[:-1]:
@@ -186,7 +213,9 @@ def test_clients_and_server_rule_are_told_the_learning_rate_of_the_round():
 
 def test_uniform_selection_is_uniform_and_distinct():
     setting = settle(
-        method(selection=Stage("uniform", SELECTIONS["uniform"]), clients_per_round=2, rounds=600), ScriptedRuntime(COUNTS), 1
+        method(selection=Stage("uniform", SELECTIONS["uniform"]), clients_per_round=2, rounds=600),
+        ScriptedRuntime(COUNTS),
+        1,
     )
     *_, (state, _) = run(setting)
     # 600 draws of 2 out of 4: each count is binomial(600, 1/2), standard deviation 12.2

@@ -1,4 +1,6 @@
-"""Clients that join after the first round, without any fleet: a runtime that suddenly describes one more."""
+"""Clients that join after the first round, without any fleet: a runtime that suddenly describes
+one more.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,21 @@ from fedskew.recipe import method_of, resolve
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.types import Signal
 
-COUNTS = np.array([[9, 1], [8, 2], [9, 0], [1, 9], [0, 9], [2, 8], [1, 8]])  # two kinds of clients; the last joins late
+# two kinds of clients; the last joins late
+COUNTS = np.array([[9, 1], [8, 2], [9, 0], [1, 9], [0, 9], [2, 8], [1, 8]])
 EARLY = np.where(np.arange(7)[:, None] == 6, 0, COUNTS)
 
 
-def prepared(clustering: str = "kmedoids", distance: str = "hellinger", signal: dict[str, object] | None = None):
-    stages = {"signal": signal or {"use": "histogram"}, "distance": {"use": distance}, "clustering": {"use": clustering}}
+def prepared(
+    clustering: str = "kmedoids",
+    distance: str = "hellinger",
+    signal: dict[str, object] | None = None,
+):
+    stages = {
+        "signal": signal or {"use": "histogram"},
+        "distance": {"use": distance},
+        "clustering": {"use": clustering},
+    }
     method = method_of(resolve({**stages, "run": {"clients_per_round": 7, "rounds": 2}}))
     setting = settle(method, ScriptedRuntime(EARLY), seed=0)
     return replace(setting, runtime=ScriptedRuntime(COUNTS)), prepare(setting)[0]
@@ -38,12 +49,16 @@ def test_its_histogram_is_charged_once():
     setting, state = prepared()
     state, first = play_round(setting, state)
     _, second = play_round(setting, state)
-    histograms = [[t.bytes for t in record.transfers if t.kind == "histogram"] for record in (first, second)]
+    histograms = [
+        [t.bytes for t in record.transfers if t.kind == "histogram"] for record in (first, second)
+    ]
     assert histograms == [[2 * 4], []]
 
 
 def test_nothing_changes_where_nobody_joins():
-    setting = settle(method_of(resolve({"signal": {"use": "histogram"}})), ScriptedRuntime(EARLY), seed=0)
+    setting = settle(
+        method_of(resolve({"signal": {"use": "histogram"}})), ScriptedRuntime(EARLY), seed=0
+    )
     state, _ = prepare(setting)
     same, kept, transfers = welcome(setting, state)
     assert same is setting
@@ -60,7 +75,9 @@ def test_a_runtime_whose_clients_add_the_noise_is_never_asked_for_counts():
 
         def released_counts(self, clients):
             asked.append(list(clients))
-            return np.isin(np.arange(7), clients), np.where(np.isin(np.arange(7), clients)[:, None], [[3.0, -1.0]], 0)
+            return np.isin(np.arange(7), clients), np.where(
+                np.isin(np.arange(7), clients)[:, None], [[3.0, -1.0]], 0
+            )
 
     asked: list[list[int]] = []
     method = method_of(resolve({"signal": {"use": "private", "epsilon": 2.0}}))

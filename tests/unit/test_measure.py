@@ -1,4 +1,6 @@
-"""Measuring a federation: the oracles of METHODS through a file, the yardsticks, the words, and every odd federation."""
+"""Measuring a federation: the oracles of METHODS through a file, the yardsticks, the words, and
+every odd federation.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from fedskew.types import Clustering
 
 def named(table) -> Counts:
     table = np.asarray(table)
-    return Counts(table, [f"c{i}" for i in range(len(table))], [str(label) for label in range(table.shape[1])])
+    return Counts(
+        table, [f"c{i}" for i in range(len(table))], [str(label) for label in range(table.shape[1])]
+    )
 
 
 def balanced(classes_per_client: int, num_classes: int = 10) -> Counts:
@@ -41,7 +45,9 @@ def sorted_blocks(sizes: list[int], clients: int) -> Counts:
     """Similarity S = 0: label-sorted examples cut into one block per client."""
     labels = np.repeat(np.arange(len(sizes)), sizes)
     each = len(labels) // clients
-    table = [np.bincount(labels[i * each : (i + 1) * each], minlength=len(sizes)) for i in range(clients)]
+    table = [
+        np.bincount(labels[i * each : (i + 1) * each], minlength=len(sizes)) for i in range(clients)
+    ]
     return named(table)
 
 
@@ -52,14 +58,18 @@ def sorted_blocks(sizes: list[int], clients: int) -> Counts:
 def test_the_figures_of_methods_12_through_a_file(tmp_path, form):
     rows = [[14, 4, 2, 0], [2, 4, 6, 8], [5, 5, 5, 5]]  # (.7,.2,.1,0), (.1,.2,.3,.4), (.25 x 4)
     if form == "wide":
-        text = "client,a,b,c,d\n" + "".join(f"{i},{','.join(map(str, row))}\n" for i, row in enumerate(rows))
+        text = "client,a,b,c,d\n" + "".join(
+            f"{i},{','.join(map(str, row))}\n" for i, row in enumerate(rows)
+        )
     else:
         text = "client,label,count\n" + "".join(
             f"{i},{'abcd'[j]},{n}\n" for i, row in enumerate(rows) for j, n in enumerate(row)
         )
     (tmp_path / "counts.csv").write_text(text)
     figures = measure(read_counts(tmp_path / "counts.csv")).figures
-    assert [figures.hd, figures.jsd, figures.emd_values] == pytest.approx([0.443606, 0.432556, 0.397911], abs=1e-6)
+    assert [figures.hd, figures.jsd, figures.emd_values] == pytest.approx(
+        [0.443606, 0.432556, 0.397911], abs=1e-6
+    )
 
 
 def test_the_psi_oracle_of_methods_2_11(tmp_path):
@@ -71,12 +81,19 @@ def test_the_psi_oracle_of_methods_2_11(tmp_path):
 
 @pytest.mark.parametrize(
     ("clients", "classes", "hd", "jsd"),
-    [(100, 10, 0.953, 0.707), (250, 10, 0.951, 0.646), (300, 10, 0.950, 0.635), (100, 2, 0.711, 0.388)],
+    [
+        (100, 10, 0.953, 0.707),
+        (250, 10, 0.951, 0.646),
+        (300, 10, 0.950, 0.635),
+        (100, 2, 0.711, 0.388),
+    ],
 )
 def test_ceilings_of_methods_1_7(clients, classes, hd, jsd):
     assert one_class_each(clients, classes) == pytest.approx((hd, jsd), abs=6e-4)
     found = measure(sorted_blocks([clients * 10 // classes] * classes, clients))
-    assert (found.figures.hd, found.figures.jsd) == pytest.approx((found.hd_ceiling, found.jsd_ceiling), abs=1e-9)
+    assert (found.figures.hd, found.figures.jsd) == pytest.approx(
+        (found.hd_ceiling, found.jsd_ceiling), abs=1e-9
+    )
 
 
 def test_afls_switches_between_two_and_three_classes_each():
@@ -98,11 +115,15 @@ def test_of_two_classes_the_afls_threshold_is_one_class_each():
 
 
 def test_papers_that_find_three_and_ten_groups():
-    income = measure(sorted_blocks([57_100, 33_500], 100))  # ACSIncome, S = 0: 63/37, one client with both
+    # ACSIncome, S = 0: 63/37, one client with both
+    income = measure(sorted_blocks([57_100, 33_500], 100))
     assert income.grouping("clust_psi_pfl").clustering.k == 3
     fashion = measure(sorted_blocks([6_000] * 10, 100))  # FMNIST, S = 0
     assert [grouping.clustering.k for grouping in fashion.groupings] == [10, 10, 10]
-    assert "Clust-PSI-PFL would train 10 models (τ = 10 by PSI, clear groups, silhouette 1.00)" in verdict(fashion)
+    assert (
+        "Clust-PSI-PFL would train 10 models (τ = 10 by PSI, clear groups, silhouette 1.00)"
+        in verdict(fashion)
+    )
     assert "FedLECC would choose from J <= 10 clusters by OPTICS" in verdict(fashion)
     assert "the similarity study would train c = 10 clients a round" in verdict(fashion)
 
@@ -128,8 +149,15 @@ def test_the_chance_value_of_few_clients_is_steady():
 
 def test_words_follow_the_share_between_chance_and_ceiling():
     words = [skew_word(skew_share(hd, 0.95, 0.05)) for hd in (0.05, 0.3, 0.6, 0.8, 0.95)]
-    assert words == ["hardly skewed", "mildly skewed", "moderately skewed", "strongly skewed", "extremely skewed"]
-    singles = measure(named(np.eye(4, dtype=int).repeat(25, axis=0)))  # one example each: nothing can be told
+    assert words == [
+        "hardly skewed",
+        "mildly skewed",
+        "moderately skewed",
+        "strongly skewed",
+        "extremely skewed",
+    ]
+    # one example each: nothing can be told
+    singles = measure(named(np.eye(4, dtype=int).repeat(25, axis=0)))
     assert "too thinly spread to tell skew from chance" in verdict(singles)
 
 
@@ -171,7 +199,9 @@ def test_a_pair_of_ones_own_is_a_fourth_grouping():
 
 def test_options_reach_the_chosen_rule_only():
     options = {"clustering": {"count": 4}}
-    found = measure(sorted_blocks([600] * 10, 40), distance="euclidean", clustering="kmedoids", options=options)
+    found = measure(
+        sorted_blocks([600] * 10, 40), distance="euclidean", clustering="kmedoids", options=options
+    )
     assert [grouping.clustering.k for grouping in found.groupings] == [10, 10, 4]
     with pytest.raises(RecipeError, match="Did you mean 'count'"):
         measure(balanced(2), clustering="kmedoids", options={"clustering": {"cuont": 4}})
@@ -217,7 +247,9 @@ def without_times(found: Measurement) -> dict:
 
 
 def test_the_same_twice():
-    counts = counts_of_data(resolve({"data": {"client_test": "none"}, "partition": {"use": "dirichlet"}}))
+    counts = counts_of_data(
+        resolve({"data": {"client_test": "none"}, "partition": {"use": "dirichlet"}})
+    )
     assert without_times(measure(counts)) == without_times(measure(counts))
 
 
@@ -228,14 +260,17 @@ def test_what_a_server_sees_through_noise():
     assert found.private
     assert found.signal.epsilon == 0.02
     assert found.figures.hd == pytest.approx(found.hd_ceiling)
-    assert found.seen.hd < found.figures.hd - 0.02  # noise on absent classes makes clients look alike
+    # noise on absent classes makes clients look alike
+    assert found.seen.hd < found.figures.hd - 0.02
     assert found.sequential == (found.seen.omega >= found.omega_threshold)
     assert measurement_payload(found)["figures_seen"]["hd"] == found.seen.hd
 
 
 def test_a_client_drowned_in_noise_still_counts():
     pytest.importorskip("opendp")
-    found = measure(named([[1, 0, 0]] * 60), signal="private", options={"signal": {"epsilon": 0.001}})
+    found = measure(
+        named([[1, 0, 0]] * 60), signal="private", options={"signal": {"epsilon": 0.001}}
+    )
     assert len(found.seen.empty_clients) == 0
 
 
@@ -244,7 +279,13 @@ def test_privacy_table_falls_with_epsilon():
     counts = sorted_blocks([600] * 10, 30)
     table = privacy_table(counts, epsilons=(0.05, 10.0), repeats=2, seed=4)
     noisy, fine, none = table.rows
-    assert noisy.total_variation.mean > 0.2 > fine.total_variation.mean >= none.total_variation.mean == 0
+    assert (
+        noisy.total_variation.mean
+        > 0.2
+        > fine.total_variation.mean
+        >= none.total_variation.mean
+        == 0
+    )
     assert none.presence_recall.mean == none.presence_precision.mean == 1
     assert none.ari["fedlecc"].mean == fine.ari["fedlecc"].mean == 1
     assert none.groups["similarity"].mean == 10

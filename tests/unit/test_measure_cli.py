@@ -55,7 +55,9 @@ def strict(text: str) -> dict:
 @pytest.fixture
 def small(tmp_path: Path) -> str:
     path = tmp_path / "small.csv"
-    path.write_text("client,cat,dog,eel\na,9,1,0\nb,8,2,0\nc,0,9,1\nd,1,8,1\ne,0,0,9\nf,0,1,8\nnobody,0,0,0\n")
+    path.write_text(
+        "client,cat,dog,eel\na,9,1,0\nb,8,2,0\nc,0,9,1\nd,1,8,1\ne,0,0,9\nf,0,1,8\nnobody,0,0,0\n"
+    )
     return str(path)
 
 
@@ -92,7 +94,8 @@ def test_json_holds_everything_and_no_nan(small):
     assert found["labels"]["name"] == ["cat", "dog", "eel"]
     assert sum(found["labels"]["psi"]) == pytest.approx(found["figures"]["wpsi"])
     assert found["afls"]["procedure"] == "sequential"
-    assert found["afls"]["omega"] > found["afls"]["threshold"] == pytest.approx(3.969, abs=1e-3)  # 2 of 3 classes each
+    # 2 of 3 classes each
+    assert found["afls"]["omega"] > found["afls"]["threshold"] == pytest.approx(3.969, abs=1e-3)
     assert set(found["groupings"]) == {"clust_psi_pfl", "fedlecc", "similarity"}
     assert found["verdict"].startswith("This federation is")
 
@@ -123,29 +126,59 @@ def test_default_is_digits_and_options_reach_the_partition():
     found = strict(output("measure", "--json"))
     assert (found["figures"]["num_clients"], found["figures"]["num_examples"]) == (20, 1797)
     assert found["source"] == "digits, dirichlet (alpha = 0.3), 20 clients, seed 0"
-    two = output("measure", "--partition", "equal_classes", "--set", "partition.classes_per_client=2", "--clients", "10")
+    two = output(
+        "measure",
+        "--partition",
+        "equal_classes",
+        "--set",
+        "partition.classes_per_client=2",
+        "--clients",
+        "10",
+    )
     assert "8.888" in two
     assert "AFLS would train sequentially" in two
-    three = output("measure", "--partition", "equal_classes", "--set", "partition.classes_per_client=3", "--clients", "10")
+    three = output(
+        "measure",
+        "--partition",
+        "equal_classes",
+        "--set",
+        "partition.classes_per_client=3",
+        "--clients",
+        "10",
+    )
     assert "AFLS would train in parallel" in three
 
 
 def test_seed_decides_the_partition():
-    assert strict(output("measure", "--seed", "1", "--json"))["figures"] != strict(output("measure", "--json"))["figures"]
+    assert (
+        strict(output("measure", "--seed", "1", "--json"))["figures"]
+        != strict(output("measure", "--json"))["figures"]
+    )
 
 
 def test_a_private_signal_shows_both(small):
     pytest.importorskip("opendp")
     assert "seen at ε = 0.5" in output("measure", small, "--epsilon", "0.5")
-    found = strict(output("measure", small, "--signal", "private", "--set", "signal.mechanism=laplace", "--json"))
+    found = strict(
+        output(
+            "measure", small, "--signal", "private", "--set", "signal.mechanism=laplace", "--json"
+        )
+    )
     assert found["signal"] == {"source": "private", "epsilon": 1.0}
 
 
 def test_the_widest_privacy_table_fits_80_columns():
     low = Spread(-0.27, 0.15)
-    wide = NoiseRow(0.001, Spread(0.555, 0.123), *[Spread(0.5, 0.1)] * 4, *[{rule.key: low for rule in PAPER_RULES}] * 2)
+    wide = NoiseRow(
+        0.001,
+        Spread(0.555, 0.123),
+        *[Spread(0.5, 0.1)] * 4,
+        *[{rule.key: low for rule in PAPER_RULES}] * 2,
+    )
     console = Console(width=80, file=io.StringIO())
-    console.print(noise_table(PrivacyTable(None, PAPER_RULES, (wide,), 2, "geometric", "add_remove")))
+    console.print(
+        noise_table(PrivacyTable(None, PAPER_RULES, (wide,), 2, "geometric", "add_remove"))
+    )
     assert console.file.getvalue().rstrip().endswith("-0.27±0.15  -0.27±0.15  -0.27±0.15")
 
 
@@ -153,14 +186,23 @@ def test_privacy_prints_a_table(small):
     pytest.importorskip("opendp")
     text = output("privacy", small, "--epsilons", "0.1,10", "--repeats", "2")
     lines = text.split("\n")
-    assert [line.split()[0] for line in lines if line.strip()[:3] in ("0.1", "10 ", "non")] == ["0.1", "10", "none"]
+    assert [line.split()[0] for line in lines if line.strip()[:3] in ("0.1", "10 ", "non")] == [
+        "0.1",
+        "10",
+        "none",
+    ]
     rows = [line.rstrip() for line in lines if line.count("±") == 4]
     assert len(rows) == 3
-    assert all(re.search(r"\d±\d\.\d\d$", row) and len(row) <= 80 for row in rows)  # nothing is cut off at 80 columns
+    # nothing is cut off at 80 columns
+    assert all(re.search(r"\d±\d\.\d\d$", row) and len(row) <= 80 for row in rows)
     found = strict(output("privacy", small, "--epsilons", "0.1,10", "--repeats", "2", "--json"))
     assert [row["epsilon"] for row in found["rows"]] == [0.1, 10.0, None]
     assert set(found["rows"][0]["ari"]) == {"clust_psi_pfl", "fedlecc", "similarity"}
-    assert (found["mechanism"], found["neighbours"], found["repeats"]) == ("geometric", "add_remove", 2)
+    assert (found["mechanism"], found["neighbours"], found["repeats"]) == (
+        "geometric",
+        "add_remove",
+        2,
+    )
 
 
 # ---------------------------------------------------------------- run folders
@@ -169,12 +211,16 @@ def test_privacy_prints_a_table(small):
 @pytest.fixture
 def run_folder(tmp_path: Path):
     """What a run leaves behind, without the training."""
-    resolved = resolve({"name": "x", "data": {"clients": 7}, "partition": {"use": "dirichlet", "alpha": 0.5}})
+    resolved = resolve(
+        {"name": "x", "data": {"clients": 7}, "partition": {"use": "dirichlet", "alpha": 0.5}}
+    )
     shards = shards_of(resolved, load("digits"), 3)
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "recipe.toml").write_text(tomli_w.dumps(no_none(resolved)))
-    (folder / "run.json").write_text(json.dumps({"seed": 3, "partition": asdict(shards.train.report)}))
+    (folder / "run.json").write_text(
+        json.dumps({"seed": 3, "partition": asdict(shards.train.report)})
+    )
     return folder, shards, resolved
 
 
@@ -190,13 +236,17 @@ def test_a_run_folder_is_measured_as_it_was_trained(run_folder):
 
 def test_a_run_with_a_split_of_its_own_is_not_guessed_at(run_folder):
     folder, shards, _ = run_folder
-    (folder / "clients.json").write_text(json.dumps({"examples": (shards.train.sizes + 1).tolist()}))
+    (folder / "clients.json").write_text(
+        json.dumps({"examples": (shards.train.sizes + 1).tolist()})
+    )
     assert "its clients are not those of its recipe" in error_of("measure", str(folder))
 
 
 def test_run_folders_that_cannot_be_measured(run_folder, tmp_path):
     folder, _, resolved = run_folder
-    (folder / "recipe.toml").write_text(tomli_w.dumps(no_none({**resolved, "data": {**resolved["data"], "use": "custom"}})))
+    (folder / "recipe.toml").write_text(
+        tomli_w.dumps(no_none({**resolved, "data": {**resolved["data"], "use": "custom"}}))
+    )
     assert "data of your own" in error_of("measure", str(folder))
     assert "is not a run folder" in error_of("measure", str(tmp_path))
 

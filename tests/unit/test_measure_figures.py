@@ -1,4 +1,6 @@
-"""Figures: drawn without warnings from three clients to ten thousand, for every odd federation and every odd name."""
+"""Figures: drawn without warnings from three clients to ten thousand, for every odd federation
+and every odd name.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ pytest.importorskip("matplotlib")
 
 def named(table, labels=None) -> Counts:
     table = np.asarray(table)
-    return Counts(table, [f"c{i}" for i in range(len(table))], labels or [str(label) for label in range(table.shape[1])])
+    return Counts(
+        table,
+        [f"c{i}" for i in range(len(table))],
+        labels or [str(label) for label in range(table.shape[1])],
+    )
 
 
 def lay_out(found: Measurement) -> None:
@@ -41,13 +47,19 @@ def ten_thousand() -> Measurement:
 
 
 def test_every_figure_as_png_and_svg_with_the_same_bytes_again(tmp_path):
-    table = np.random.default_rng(1).multinomial(80, np.random.default_rng(2).dirichlet(np.full(6, 0.3), 24))
+    table = np.random.default_rng(1).multinomial(
+        80, np.random.default_rng(2).dirichlet(np.full(6, 0.3), 24)
+    )
     found = measure(named(table))
     paths = save_figures(found, tmp_path / "new" / "folder")
     with drawing():
         again = save(draw_sizes(found), tmp_path, "sizes")
-    assert [path.read_bytes() for path in again] == [path.read_bytes() for path in paths if path.stem == "sizes"]
-    assert sorted(path.name for path in paths) == sorted(f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg"))
+    assert [path.read_bytes() for path in again] == [
+        path.read_bytes() for path in paths if path.stem == "sizes"
+    ]
+    assert sorted(path.name for path in paths) == sorted(
+        f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")
+    )
     assert all(path.stat().st_size > 3_000 for path in paths)
 
 
@@ -55,9 +67,12 @@ def test_ten_thousand_clients(ten_thousand, tmp_path):
     assert [grouping.clustering.exact for grouping in ten_thousand.groupings] == [False] * 3
     assert all((grouping.clustering.labels >= 0).all() for grouping in ten_thousand.groupings)
     with drawing():
-        paths = save(draw_heatmap(ten_thousand), tmp_path, "labels") + save(draw_map(ten_thousand), tmp_path, "map")
+        paths = save(draw_heatmap(ten_thousand), tmp_path, "labels") + save(
+            draw_map(ten_thousand), tmp_path, "map"
+        )
     assert max(path.stat().st_size for path in paths if path.suffix == ".png") < 150_000
-    assert max(path.stat().st_size for path in paths) < 1_000_000  # an SVG must not hold ten thousand shapes
+    # an SVG must not hold ten thousand shapes
+    assert max(path.stat().st_size for path in paths) < 1_000_000
     lay_out(ten_thousand)
 
 
@@ -72,7 +87,15 @@ def test_ten_thousand_clients(ten_thousand, tmp_path):
         named(np.eye(3, dtype=int) * 9, ["$5 \\alpha$", "猫", "x" * 90]),
         named(np.random.default_rng(0).poisson(0.2, (30, 130)) + np.eye(30, 130, dtype=int)),
     ],
-    ids=["one client", "one class", "two clients", "identical", "an empty client", "odd names", "130 classes"],
+    ids=[
+        "one client",
+        "one class",
+        "two clients",
+        "identical",
+        "an empty client",
+        "odd names",
+        "130 classes",
+    ],
 )
 def test_odd_federations_are_drawn_too(counts):
     lay_out(measure(counts))
@@ -156,7 +179,12 @@ def test_psi_halves_add_up_and_tell_absence_from_presence():
 
 def test_size_bins_hold_everyone():
     rng = np.random.default_rng(0)
-    for sizes in (rng.integers(1, 9, 50), rng.lognormal(4, 2, 999).astype(int) + 1, np.array([7]), np.array([1, 1, 400])):
+    for sizes in (
+        rng.integers(1, 9, 50),
+        rng.lognormal(4, 2, 999).astype(int) + 1,
+        np.array([7]),
+        np.array([1, 1, 400]),
+    ):
         edges, _ = size_bins(sizes.astype(float))
         assert np.histogram(sizes, edges)[0].sum() == len(sizes)
         assert (np.diff(edges) > 0).all()

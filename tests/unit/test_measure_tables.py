@@ -1,4 +1,6 @@
-"""Reading label counts: what is accepted, what is handled and said, and what is refused in one line."""
+"""Reading label counts: what is accepted, what is handled and said, and what is refused in one
+line.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,11 @@ def error_of(path, **options) -> str:
 
 
 def same(one: Counts, other: Counts) -> bool:
-    return np.array_equal(one.table, other.table) and [*one.clients] == [*other.clients] and [*one.labels] == [*other.labels]
+    return (
+        np.array_equal(one.table, other.table)
+        and [*one.clients] == [*other.clients]
+        and [*one.labels] == [*other.labels]
+    )
 
 
 # ---------------------------------------------------------------- what is accepted
@@ -50,14 +56,19 @@ def test_long_and_wide_give_the_same_counts(write):
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
 def test_other_delimiters(write, delimiter):
-    assert same(read_counts(write(LONG.replace(",", delimiter))), read_counts(write(LONG, "comma.csv")))
+    assert same(
+        read_counts(write(LONG.replace(",", delimiter))), read_counts(write(LONG, "comma.csv"))
+    )
 
 
 def test_gzip_byte_order_mark_capitals_and_blanks(write):
     plain = read_counts(write(LONG))
     assert same(read_counts(write(gzip.compress(LONG.encode()), "zipped")), plain)
     assert same(read_counts(write("\ufeff" + LONG, "bom.csv")), plain)
-    assert same(read_counts(write("Client, Label,Count\n a ,cat, 3\na,dog ,1\nb,dog,4\n", "blanks.csv")), plain)
+    assert same(
+        read_counts(write("Client, Label,Count\n a ,cat, 3\na,dog ,1\nb,dog,4\n", "blanks.csv")),
+        plain,
+    )
 
 
 def test_names_stay_as_written(write):
@@ -79,7 +90,9 @@ def test_parquet(tmp_path, form):
 
 def test_pandas_parquet_with_integer_ids(tmp_path):
     pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame({"client": [5, 5, 2], "label": [0, 1, 1], "count": [3, 1, 4]}, index=[7, 8, 9])
+    frame = pd.DataFrame(
+        {"client": [5, 5, 2], "label": [0, 1, 1], "count": [3, 1, 4]}, index=[7, 8, 9]
+    )
     frame.to_parquet(tmp_path / "a.parquet")
     counts = read_counts(tmp_path / "a.parquet")
     assert (list(counts.clients), list(counts.labels)) == (["5", "2"], ["0", "1"])
@@ -109,7 +122,10 @@ def test_what_is_handled_is_said(write):
 
 def test_a_column_of_sums_is_no_label(write):
     counts = read_counts(write("client,cat,dog,total\na,3,1,4\nb,0,4,4\n"))
-    assert (list(counts.labels), counts.notes) == (["cat", "dog"], ("column 'total' is the sum of the others: left out",))
+    assert (list(counts.labels), counts.notes) == (
+        ["cat", "dog"],
+        ("column 'total' is the sum of the others: left out",),
+    )
     assert len(read_counts(write("client,cat,dog,total\na,3,1,5\nb,0,4,4\n", "no.csv")).labels) == 3
 
 
@@ -124,7 +140,10 @@ def test_whole_numbers_written_as_decimals_are_counts(write):
     ("text", "message"),
     [
         ("client,label,count\na,cat,-1\n", "client 'a', label 'cat': the count is negative (-1)"),
-        ("client,label,count\na,cat,1.5\n", "client 'a', label 'cat': the count is a fraction (1.5)"),
+        (
+            "client,label,count\na,cat,1.5\n",
+            "client 'a', label 'cat': the count is a fraction (1.5)",
+        ),
         ("client,label,count\na,cat,1\nb,cat,\n", "client 'b', label 'cat': the count is missing"),
         ("client,label,count\na,cat,nan\n", "missing or not a finite number"),
         ("client,label,count\na,cat,inf\n", "missing or not a finite number"),
@@ -134,7 +153,10 @@ def test_whole_numbers_written_as_decimals_are_counts(write):
         ("client,label,count\na,,1\n", "row 1 has no label"),
         ("client,label,count\na,cat,0\n", "every count is 0"),
         ("client,cat,dog\na,1,-2\n", "client 'a', label 'dog': the count is negative (-2)"),
-        ("client,cat,dog\na,1,2\nb,0.5,2\n", "client 'b', label 'cat': the count is a fraction (0.5)"),
+        (
+            "client,cat,dog\na,1,2\nb,0.5,2\n",
+            "client 'b', label 'cat': the count is a fraction (0.5)",
+        ),
         ("client,cat,dog\na,1,2\nb,,2\n", "client 'b', label 'cat': the count is missing"),
         ("client,cat,dog\na,1,2\nb,3,4\na,5,6\n", "client 'a' has several rows"),
         ("client,cat,cat\na,1,2\n", "two columns are called 'cat'"),
@@ -142,7 +164,10 @@ def test_whole_numbers_written_as_decimals_are_counts(write):
         ("client,label,cuont\na,cat,1\n", "Is it 'cuont'? Say --count-column cuont"),
         ("client,lable,cuont\na,1,1\n", "Is it 'lable'?"),
         ("cleint,label,count\na,cat,1\n", "Is it 'cleint'? Say --client-column cleint"),
-        ("x,y1,z\na,1,1\n", "there is no client column among x, y1, z. Name it with --client-column NAME"),
+        (
+            "x,y1,z\na,1,1\n",
+            "there is no client column among x, y1, z. Name it with --client-column NAME",
+        ),
         ("client\na\n", "no label columns"),
         ("client,label,count\n", "no rows below the header"),
         ("client,label,count\na,cat\n", "cannot be read as a table"),
@@ -163,7 +188,9 @@ def test_not_a_file(tmp_path, write):
 
 
 def test_a_wrong_name_of_a_column(write):
-    assert "no column is called 'lable'. Did you mean 'label'?" in error_of(write(LONG), label_column="lable")
+    assert "no column is called 'lable'. Did you mean 'label'?" in error_of(
+        write(LONG), label_column="lable"
+    )
 
 
 def test_mixed_up_columns_do_not_fill_the_memory(write, monkeypatch):

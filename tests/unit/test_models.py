@@ -1,4 +1,6 @@
-"""Parameter counts of METHODS section 10, shapes, the head of METHODS 8.1, and what each factory refuses."""
+"""Parameter counts of METHODS section 10, shapes, the head of METHODS 8.1, and what each factory
+refuses.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ def _seed() -> None:
         ("lstm", (30,), 2, {"embedding": "trainable"}, 10_000 * 32 + 4 * 10 * (32 + 10) + 80 + 22),
     ],
 )
-def test_trained_weights(name: str, shape: tuple[int, ...], num_classes: int, options: dict[str, Any], weights: int) -> None:
+def test_trained_weights(
+    name: str, shape: tuple[int, ...], num_classes: int, options: dict[str, Any], weights: int
+) -> None:
     assert count(build(name, shape, num_classes, **options)) == weights
 
 
@@ -98,8 +102,11 @@ def test_forward_and_backward(name: str) -> None:
     assert (logits.shape, logits.dtype) == ((4, num_classes), torch.float32)
     functional.cross_entropy(logits, torch.arange(4) % num_classes).backward()
     for weight in model.parameters():
-        assert (weight.grad is not None and bool(weight.grad.isfinite().all())) == weight.requires_grad
-    assert model(batch(name, 1)).isfinite().all()  # still in training mode: a batch of one is no error
+        assert (
+            weight.grad is not None and bool(weight.grad.isfinite().all())
+        ) == weight.requires_grad
+    # still in training mode: a batch of one is no error
+    assert model(batch(name, 1)).isfinite().all()
 
 
 def test_lone_example_leaves_the_dense_norm_alone() -> None:
@@ -142,7 +149,9 @@ def test_pool_before_relu_is_relu_before_pool() -> None:
     w1, b1, w2, b2, w3, b3, w4, b4 = weights
     hidden = functional.max_pool2d(functional.relu(functional.conv2d(images, w1, b1)), 2)
     hidden = functional.max_pool2d(functional.relu(functional.conv2d(hidden, w2, b2)), 2)
-    reference = functional.linear(functional.relu(functional.linear(hidden.flatten(1), w3, b3)), w4, b4)
+    reference = functional.linear(
+        functional.relu(functional.linear(hidden.flatten(1), w3, b3)), w4, b4
+    )
     logits = model(images)
     torch.testing.assert_close(logits, reference, rtol=1e-5, atol=1e-6)
     labels = torch.arange(16) % 10
@@ -169,11 +178,23 @@ def test_cnn_follows_the_image(name: str, shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "smallest"),
-    [("cnn_bacsa", 16), ("cnn_similarity", 16), ("cnn_mcmahan", 4), ("cnn_fmnist", 22), ("cnn_cifar_bn", 8), ("cnn_small", 8)],
+    [
+        ("cnn_bacsa", 16),
+        ("cnn_similarity", 16),
+        ("cnn_mcmahan", 4),
+        ("cnn_fmnist", 22),
+        ("cnn_cifar_bn", 8),
+        ("cnn_small", 8),
+    ],
 )
 def test_smallest_image(name: str, smallest: int) -> None:
-    assert build(name, (smallest, smallest), 2)(torch.randn(2, 1, smallest, smallest)).shape == (2, 2)
-    with pytest.raises(RecipeError, match=rf"model {name}: .* too small .*at least {smallest}x{smallest}"):
+    assert build(name, (smallest, smallest), 2)(torch.randn(2, 1, smallest, smallest)).shape == (
+        2,
+        2,
+    )
+    with pytest.raises(
+        RecipeError, match=rf"model {name}: .* too small .*at least {smallest}x{smallest}"
+    ):
         build(name, (smallest - 1, 64), 2)
 
 
@@ -186,12 +207,16 @@ def test_bacsa_head_starts_uniform(name: str) -> None:
     model = build(name, shape, num_classes, head_init="bacsa").eval()
     head = find_head(model)
     value = (1 / (np.prod(shape) * head.in_features * num_classes)) ** 0.5
-    assert bacsa_constant(int(np.prod(shape)), head.in_features, num_classes) == pytest.approx(value)
+    assert bacsa_constant(int(np.prod(shape)), head.in_features, num_classes) == pytest.approx(
+        value
+    )
     assert head.out_features == num_classes
     assert torch.equal(head.weight, torch.full_like(head.weight, value))
     assert not head.bias.any()
     guesses = model(batch(name)).softmax(1)
-    torch.testing.assert_close(guesses, torch.full_like(guesses, 1 / num_classes), rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        guesses, torch.full_like(guesses, 1 / num_classes), rtol=1e-6, atol=0
+    )
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn_lenet", "lstm"])
@@ -205,7 +230,9 @@ def test_head_choice_leaves_the_rest(name: str) -> None:
 
 
 def test_frozen_vectors_depend_on_their_seed_only() -> None:
-    tables = [build("lstm", (5,), 2, vocab=50, vectors_seed=seed).embedding.weight for seed in (0, 0, 1)]
+    tables = [
+        build("lstm", (5,), 2, vocab=50, vectors_seed=seed).embedding.weight for seed in (0, 0, 1)
+    ]
     assert torch.equal(tables[0], tables[1])
     assert not torch.equal(tables[0], tables[2])
     assert not tables[0].requires_grad
@@ -226,14 +253,19 @@ def test_vectors_from_a_file(tmp_path: Path, word: str) -> None:
     file = tmp_path / "vectors.txt"
     file.write_text("".join(f"{word}{row} {row}.5 -1e-1\n" for row in range(4)))
     for choice in ("frozen_file", "trainable"):
-        weight = build("lstm", (5,), 2, embedding=choice, vectors=str(file), vocab=3, width=3).embedding.weight
+        weight = build(
+            "lstm", (5,), 2, embedding=choice, vectors=str(file), vocab=3, width=3
+        ).embedding.weight
         assert weight.tolist() == pytest.approx(np.array([[r, r + 0.5, -0.1] for r in range(3)]))
         assert weight.requires_grad == (choice == "trainable")
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [({"vocab": 5, "width": 2}, "holds 3 vectors, fewer than vocab = 5"), ({"vocab": 3, "width": 4}, "line 1 .* 4 numbers")],
+    [
+        ({"vocab": 5, "width": 2}, "holds 3 vectors, fewer than vocab = 5"),
+        ({"vocab": 3, "width": 4}, "line 1 .* 4 numbers"),
+    ],
 )
 def test_vector_files_are_checked(tmp_path: Path, options: dict[str, int], says: str) -> None:
     file = tmp_path / "vectors.txt"
@@ -273,7 +305,9 @@ def test_wrong_kind_of_example(name: str) -> None:
         ("lstm", (30,), 2, {"vectors": "x.txt"}, "vectors are named but"),
     ],
 )
-def test_refused(name: str, shape: tuple[int, ...], num_classes: int, options: dict[str, Any], says: str) -> None:
+def test_refused(
+    name: str, shape: tuple[int, ...], num_classes: int, options: dict[str, Any], says: str
+) -> None:
     with pytest.raises(RecipeError, match=says):
         build(name, shape, num_classes, **options)
 
@@ -296,5 +330,7 @@ hints = {name: typing.get_type_hints(factory) for name, factory in MODELS.items(
 assert hints["cnn_fmnist"]["padding"] == typing.Literal["valid", "same"], hints
 assert typing.get_type_hints(build)["head_init"] == typing.Literal["default", "bacsa"]
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

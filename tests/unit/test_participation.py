@@ -15,7 +15,8 @@ def test_four_clients_by_hand():
     found = participation([3, 1, 0, 0], [5, 2, 0, 0], 6)
     assert (found.fewest, found.most) == (0, 3)
     assert found.jain == pytest.approx(16 / (4 * 10))
-    assert found.gini == pytest.approx((2 + 3 + 3 + 1 + 1 + 0) * 2 / (2 * 16 * 1))  # mean 1, sixteen ordered pairs
+    # mean 1, sixteen ordered pairs
+    assert found.gini == pytest.approx((2 + 3 + 3 + 1 + 1 + 0) * 2 / (2 * 16 * 1))
     assert found.share_never == 0.5
     assert found.rounds_since.tolist() == [1, 4, 6, 6]
     assert found.longest_wait == 6

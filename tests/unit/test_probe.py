@@ -1,4 +1,6 @@
-"""The probe: everybody is asked once, failures twice, only the output layer is kept, and every byte is charged."""
+"""The probe: everybody is asked once, failures twice, only the output layer is kept, and every
+byte is charged.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,21 @@ from fedskew.types import Layout
 
 COUNTS = np.array([[8, 0, 2], [0, 5, 0], [0, 0, 0], [1, 1, 8]])
 OPTIONS = {"probe": "all", "epochs": 1, "batch": 4, "lr": 0.1}
-HEAD = Layout.of([("0.weight", (2, 5), "weight"), ("2.weight", (3, 2), "weight"), ("2.bias", (3,), "weight")])
+HEAD = Layout.of(
+    [("0.weight", (2, 5), "weight"), ("2.weight", (3, 2), "weight"), ("2.bias", (3,), "weight")]
+)
 STEPS = 4
 
 
 def one_sgd_path(client, round, model):
-    """First-order training of a linear softmax layer: the bias moves by lr * steps * (p - 1/C), the model's own equation."""
+    """First-order training of a linear softmax layer: the bias moves by lr * steps * (p - 1/C),
+    the model's own equation.
+    """
     share = COUNTS[client] / COUNTS[client].sum()
     moved = model.copy()
-    moved[HEAD["2.bias"].offset : HEAD["2.bias"].stop] += np.float32(0.1 * STEPS) * (share - 1 / 3).astype(np.float32)
+    moved[HEAD["2.bias"].offset : HEAD["2.bias"].stop] += np.float32(0.1 * STEPS) * (
+        share - 1 / 3
+    ).astype(np.float32)
     return Reply(moved, 1.0, 0.1, STEPS, int(COUNTS[client].sum()))
 
 
@@ -88,6 +96,7 @@ def test_faults_reach_the_probe():
 def test_rlu_looks_at_the_auxiliary_set():
     recipe = resolve({"signal": {"use": "estimated", "method": "rlu", "lr": 0.1}})
     state, _ = prepare(settle(method_of(recipe), runtime(), 0))
-    # the scripted auxiliary softmax is uniform, so the least squares must give back what bias_linear gives
+    # the scripted auxiliary softmax is uniform, so the least squares must give back what
+    # bias_linear gives
     expected = COUNTS[[0, 1, 3]] / COUNTS[[0, 1, 3]].sum(axis=1, keepdims=True)
     assert np.allclose(state.signal.rows[[0, 1, 3]], expected, atol=1e-4)

@@ -22,7 +22,9 @@ from fedskew.types import Population, Signal, View
 
 def owners(k, clients=10, classes=10):
     """Client i holds classes i .. i + k - 1: every class has k owners."""
-    return np.array([[50 if (c - i) % classes < k else 0 for c in range(classes)] for i in range(clients)])
+    return np.array(
+        [[50 if (c - i) % classes < k else 0 for c in range(classes)] for i in range(clients)]
+    )
 
 
 def view_of(counts, round=1, loss=None, last=None):
@@ -41,7 +43,9 @@ def view_of(counts, round=1, loss=None, last=None):
 
 
 def step(view, memory=None, **options):
-    return adaptive.step(memory or {}, np.arange(view.size), view, np.random.default_rng(view.round), **options)
+    return adaptive.step(
+        memory or {}, np.arange(view.size), view, np.random.default_rng(view.round), **options
+    )
 
 
 def decisions(tables, **options):
@@ -59,14 +63,25 @@ def decisions(tables, **options):
 @pytest.mark.parametrize(("k", "chains"), [(1, 1), (2, 1), (3, 10), (5, 10), (10, 10)])
 @pytest.mark.parametrize("options", [{}, {"theta_classes": 2}])
 def test_cifar_like_clients_with_k_classes(k, chains, options):
-    """METHODS 12 and the issue: the partition of paper 003 on 50,000 labels, 10 devices; label counts only."""
+    """METHODS 12 and the issue: the partition of paper 003 on 50,000 labels, 10 devices; label
+    counts only.
+    """
     pool = Pool(np.repeat(np.arange(10), 5000), 10)
     for seed in range(3):
-        made = PARTITIONS["equal_classes"](pool, 10, np.random.default_rng(seed), classes_per_client=k)
-        counts = np.stack([np.bincount(pool.labels[rows], minlength=10) for rows in np.split(made.order, made.offsets[1:-1])])
+        made = PARTITIONS["equal_classes"](
+            pool, 10, np.random.default_rng(seed), classes_per_client=k
+        )
+        counts = np.stack(
+            [
+                np.bincount(pool.labels[rows], minlength=10)
+                for rows in np.split(made.order, made.offsets[1:-1])
+            ]
+        )
         plan, memory = step(view_of(counts), **options)
         assert len(plan.chains) == chains
-        assert memory["omega"] == pytest.approx({1: 10.131, 2: 8.888, 3: 7.698, 5: 5.410, 10: 0.0}[k], abs=1e-3)
+        assert memory["omega"] == pytest.approx(
+            {1: 10.131, 2: 8.888, 3: 7.698, 5: 5.410, 10: 0.0}[k], abs=1e-3
+        )
         assert plan.relay == ("d2d" if chains == 1 else "server")
 
 
@@ -84,9 +99,14 @@ def test_it_looks_at_everybody_not_only_at_those_who_train():
 def test_a_threshold_in_classes_carries_over_to_other_numbers_of_classes():
     for classes in (4, 10, 50):
         two, three = owners(2, classes, classes), owners(3, classes, classes)
-        assert [len(step(view_of(t), theta_classes=2)[0].chains) for t in (two, three)] == [1, classes]
+        assert [len(step(view_of(t), theta_classes=2)[0].chains) for t in (two, three)] == [
+            1,
+            classes,
+        ]
     assert threshold(2, theta=1.0, theta_classes=2, eps=1e-6) == pytest.approx(omega_balanced(1, 2))
-    with pytest.raises(RecipeError, match=r"theta: 8.5 is out of range: with 2 classes .* at most 6.215"):
+    with pytest.raises(
+        RecipeError, match=r"theta: 8.5 is out of range: with 2 classes .* at most 6.215"
+    ):
         step(view_of(owners(1, 4, 2)))
 
 
@@ -143,7 +163,8 @@ def test_the_dial_takes_as_many_chains_as_theta_allows():
 
 def test_the_dial_turns_when_histograms_change():
     tables = [owners(2), owners(2), owners(10), owners(10), owners(1)]
-    assert decisions(tables, dial=True, theta=6.6, refresh=2) == [5, 5, 10, 10, 2]  # 1 class each: 2 chains of 5.41
+    # 1 class each: 2 chains of 5.41
+    assert decisions(tables, dial=True, theta=6.6, refresh=2) == [5, 5, 10, 10, 2]
     assert decisions([owners(2), owners(10)], dial=True, theta=6.6) == [5, 5]
 
 
@@ -222,14 +243,35 @@ PILOT = {"use": "adaptive", "pilot_rounds": 5, "required_loss": 0.8}
     ("recipe", "message"),
     [
         ({"procedure": {"use": "adaptive"}}, r"procedure adaptive: needs a \[signal\]"),
-        ({"procedure": {"use": "adaptive", "dial": True, "groups": "clusters"}}, r"needs a \[clustering\]"),
+        (
+            {"procedure": {"use": "adaptive", "dial": True, "groups": "clusters"}},
+            r"needs a \[clustering\]",
+        ),
         ({"procedure": {"use": "adaptive", "theta": -1}}, "procedure.theta: -1.0 is out of range"),
-        ({"procedure": {"use": "adaptive", "epsilon": -1e-6}}, "procedure.epsilon: -1e-06 is out of range"),
-        ({"procedure": {"use": "adaptive", "theta_classes": -2}}, "procedure.theta_classes: -2 is out of range"),
-        ({"procedure": {"use": "adaptive", "hysteresis": 1.0}}, "procedure.hysteresis: 1.0 is out of range"),
-        ({"procedure": {"use": "adaptive", "refresh": -1}}, "procedure.refresh: -1 is out of range"),
-        ({"procedure": PILOT}, "needs the loss of the model a client receives. Set local.report_loss = 'start'"),
-        ({"procedure": {**PILOT, "dial": True}}, "procedure.dial: a pilot chooses between parallel and sequential only"),
+        (
+            {"procedure": {"use": "adaptive", "epsilon": -1e-6}},
+            "procedure.epsilon: -1e-06 is out of range",
+        ),
+        (
+            {"procedure": {"use": "adaptive", "theta_classes": -2}},
+            "procedure.theta_classes: -2 is out of range",
+        ),
+        (
+            {"procedure": {"use": "adaptive", "hysteresis": 1.0}},
+            "procedure.hysteresis: 1.0 is out of range",
+        ),
+        (
+            {"procedure": {"use": "adaptive", "refresh": -1}},
+            "procedure.refresh: -1 is out of range",
+        ),
+        (
+            {"procedure": PILOT},
+            "needs the loss of the model a client receives. Set local.report_loss = 'start'",
+        ),
+        (
+            {"procedure": {**PILOT, "dial": True}},
+            "procedure.dial: a pilot chooses between parallel and sequential only",
+        ),
         ({"procedure": {**PILOT, "pilot_rounds": 2}}, "2 rounds show no trend"),
         ({"procedure": {**PILOT, "required_loss": 0.0}}, "required_loss: 0.0 can never be reached"),
     ],

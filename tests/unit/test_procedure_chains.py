@@ -1,4 +1,6 @@
-"""Chains: groups against brute force, the number of chains against omega, and what happens when a client dies halfway."""
+"""Chains: groups against brute force, the number of chains against omega, and what happens when
+a client dies halfway.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.types import Clustering, Population, Signal, View
 
-TWO_OF_TEN = np.kron(np.eye(5, dtype=int), np.full((2, 2), 50))  # 10 clients; clients 2i and 2i+1 hold classes 2i and 2i+1
+# 10 clients; clients 2i and 2i+1 hold classes 2i and 2i+1
+TWO_OF_TEN = np.kron(np.eye(5, dtype=int), np.full((2, 2), 50))
 SIGNAL = {"signal": {"use": "histogram"}}
 
 
@@ -40,7 +43,9 @@ def view_of(counts, labels=None):
 
 
 def plan(view, seed=0, ids=None, **options):
-    return chains(np.arange(view.size) if ids is None else ids, view, np.random.default_rng(seed), **options)
+    return chains(
+        np.arange(view.size) if ids is None else ids, view, np.random.default_rng(seed), **options
+    )
 
 
 def worth(view, made):
@@ -52,7 +57,10 @@ def worth(view, made):
 
 
 def random_labels(rng, size, classes=6, alpha=0.2):
-    rows, weights = rng.dirichlet(np.full(classes, alpha), size), rng.integers(10, 90, size).astype(float)
+    rows, weights = (
+        rng.dirichlet(np.full(classes, alpha), size),
+        rng.integers(10, 90, size).astype(float),
+    )
     return Labels(rows, weights, weights @ rows / weights.sum())
 
 
@@ -60,7 +68,9 @@ def random_labels(rng, size, classes=6, alpha=0.2):
 
 
 def all_cuts(size, count):
-    """Every way to cut ``size`` clients into ``count`` groups of the sizes that dealing gives, by plain enumeration."""
+    """Every way to cut ``size`` clients into ``count`` groups of the sizes that dealing gives,
+    by plain enumeration.
+    """
     sizes = sorted(np.bincount(deal(size, count)).tolist())
     for assignment in itertools.product(range(count), repeat=size):
         if sorted(np.bincount(assignment, minlength=count).tolist()) == sizes:
@@ -113,20 +123,30 @@ def test_swaps_beat_greedy_beats_random_on_average():
 
 @pytest.mark.parametrize("builder", ["swap", "greedy"])
 def test_balanced_chains_are_nearer_to_everybody_than_random_ones(builder):
-    view = view_of(np.random.default_rng(5).multinomial(80, np.full(10, 0.1), 20) * TWO_OF_TEN.repeat(2, axis=0) + 1)
+    view = view_of(
+        np.random.default_rng(5).multinomial(80, np.full(10, 0.1), 20)
+        * TWO_OF_TEN.repeat(2, axis=0)
+        + 1
+    )
     made = {
         kind: [plan(view, seed, chains=4, groups=kind, builder=builder) for seed in range(30)]
         for kind in ("random", "balanced")
     }
-    balanced, random = (np.mean([worth(view, p) for p in made[kind]]) for kind in ("balanced", "random"))
+    balanced, random = (
+        np.mean([worth(view, p) for p in made[kind]]) for kind in ("balanced", "random")
+    )
     assert balanced < 0.5 * random
-    assert len({frozenset(frozenset(c.clients) for c in p.chains) for p in made["balanced"]}) > 10, "always the same groups"
+    assert (
+        len({frozenset(frozenset(c.clients) for c in p.chains) for p in made["balanced"]}) > 10
+    ), "always the same groups"
 
 
 def test_two_chains_of_the_afls_clients_hold_every_class():
     view = view_of(TWO_OF_TEN)
     for seed in range(20):
-        assert worth(view, plan(view, seed, chains=2, groups="balanced")) == pytest.approx(0, abs=1e-12)
+        assert worth(view, plan(view, seed, chains=2, groups="balanced")) == pytest.approx(
+            0, abs=1e-12
+        )
 
 
 def test_the_order_inside_a_balanced_chain_is_random():
@@ -160,9 +180,12 @@ def test_clusters_of_unlike_sizes_are_spread_evenly_and_loose_clients_are_not_lo
 
 
 def test_the_largest_number_of_chains_below_theta():
-    view = view_of(TWO_OF_TEN)  # groups of 5, 4, 3, 2 of these clients hold up to 10, 8, 6, 4 classes
-    assert len(plan(view, chains=0, groups="balanced", theta_classes=2).chains) == 9  # one pair is enough to be below
-    # 7 chains: 3 pairs of 4 classes and 4 alone, omega near (3 * 6.541 + 4 * 8.888) / 7 = 7.88; 6: near 7.32; theta = 7.698
+    # groups of 5, 4, 3, 2 of these clients hold up to 10, 8, 6, 4 classes
+    view = view_of(TWO_OF_TEN)
+    # one pair is enough to be below
+    assert len(plan(view, chains=0, groups="balanced", theta_classes=2).chains) == 9
+    # 7 chains: 3 pairs of 4 classes and 4 alone, omega near (3 * 6.541 + 4 * 8.888) / 7 = 7.88; 6:
+    # near 7.32; theta = 7.698
     assert len(plan(view, chains=0, groups="balanced", theta_classes=3).chains) == 6
     assert len(plan(view, chains=0, groups="balanced", theta=0.5).chains) == 2
     assert len(plan(view, chains=0, groups="random", theta=1e-6).chains) == 1
@@ -196,11 +219,15 @@ def test_one_chain_is_sequential_and_one_per_client_is_parallel(groups):
     for relay in ("server", "d2d"):
         one = plan(view, 3, ids, chains=1, groups=groups, relay=relay)
         assert one == sequential(ids, view, np.random.default_rng(3), relay=relay)
-        assert plan(view, 3, ids, chains=4, groups=groups, relay=relay) == parallel(ids, view, np.random.default_rng(3))
+        assert plan(view, 3, ids, chains=4, groups=groups, relay=relay) == parallel(
+            ids, view, np.random.default_rng(3)
+        )
 
 
 def test_fewer_clients_than_chains_get_one_each():
-    assert [c.clients for c in plan(view_of(TWO_OF_TEN), ids=np.array([5, 1]), chains=4).chains] == [(5,), (1,)]
+    assert [
+        c.clients for c in plan(view_of(TWO_OF_TEN), ids=np.array([5, 1]), chains=4).chains
+    ] == [(5,), (1,)]
 
 
 # ---------------------------------------------------------------- refusals
@@ -209,15 +236,27 @@ def test_fewer_clients_than_chains_get_one_each():
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        ({"procedure": {"use": "chains", "groups": "balanced"}}, r"procedure chains: needs a \[signal\]"),
+        (
+            {"procedure": {"use": "chains", "groups": "balanced"}},
+            r"procedure chains: needs a \[signal\]",
+        ),
         ({"procedure": {"use": "chains", "chains": 0}}, r"procedure chains: needs a \[signal\]"),
-        ({"procedure": {"use": "chains", "groups": "clusters"}, **SIGNAL}, r"procedure chains: needs a \[clustering\]"),
+        (
+            {"procedure": {"use": "chains", "groups": "clusters"}, **SIGNAL},
+            r"procedure chains: needs a \[clustering\]",
+        ),
         ({"procedure": {"use": "chains", "chains": 11}}, "11 chains for 10 clients a round"),
-        ({"procedure": {"use": "chains", "chains": 9}, "data": {"clients": 8}}, "9 chains for 8 clients a round"),
+        (
+            {"procedure": {"use": "chains", "chains": 9}, "data": {"clients": 8}},
+            "9 chains for 8 clients a round",
+        ),
         ({"procedure": {"use": "chains", "chains": -1}}, "procedure.chains: -1 is out of range"),
         ({"procedure": {"use": "chains", "theta": 0}}, "procedure.theta: 0.0 is out of range"),
         ({"procedure": {"use": "chains", "epsilon": 0}}, "procedure.epsilon: 0.0 is out of range"),
-        ({"procedure": {"use": "chains", "epsilon": 1.0}}, "procedure.epsilon: 1.0 is out of range"),
+        (
+            {"procedure": {"use": "chains", "epsilon": 1.0}},
+            "procedure.epsilon: 1.0 is out of range",
+        ),
         ({"procedure": {"use": "chains", "groups": "fair"}}, "procedure.groups: 'fair' is not"),
     ],
 )
@@ -229,7 +268,10 @@ def test_recipes_that_cannot_work_are_refused_before_anything_runs(recipe, messa
 @pytest.mark.parametrize("use", ["sequential", "chains", "adaptive"])
 @pytest.mark.parametrize("server", ["scaffold", "dyn"])
 def test_rules_with_a_correction_per_client_refuse_chains(use, server):
-    with pytest.raises(RecipeError, match=f"aggregation {server}: has no meaning where clients train on each other's models"):
+    with pytest.raises(
+        RecipeError,
+        match=f"aggregation {server}: has no meaning where clients train on each other's models",
+    ):
         resolve({"procedure": {"use": use}, "aggregation": {"use": server}, **SIGNAL})
     resolve({"procedure": {"use": "parallel"}, "aggregation": {"use": server}, **SIGNAL})
 
@@ -247,18 +289,34 @@ def test_a_level_that_cannot_be_reached_is_refused(options, message):
 
 
 def test_without_what_it_needs_it_says_so():
-    view = View(1, 2, Population(np.array([4, 4])), np.ones(2, bool), np.zeros(2), np.zeros(2, int), np.zeros(2, int))
+    view = View(
+        1,
+        2,
+        Population(np.array([4, 4])),
+        np.ones(2, bool),
+        np.zeros(2),
+        np.zeros(2, int),
+        np.zeros(2, int),
+    )
     with pytest.raises(RunError, match="needs label proportions"):
         plan(view, chains=0)
     with pytest.raises(RunError, match="no clustering"):
-        chains(np.arange(3), view_of(np.ones((3, 2))), np.random.default_rng(0), chains=2, groups="clusters")
+        chains(
+            np.arange(3),
+            view_of(np.ones((3, 2))),
+            np.random.default_rng(0),
+            chains=2,
+            groups="clusters",
+        )
 
 
 # ---------------------------------------------------------------- in the loop: a client dies halfway
 
 
 class Dying(ScriptedRuntime):
-    """Every client adds its number plus one; those who are to die never answer, or answer with rubbish."""
+    """Every client adds its number plus one; those who are to die never answer, or answer with
+    rubbish.
+    """
 
     def __init__(self, dying, sent):
         self.dying, self.sent, self.asked = dying, sent, []
@@ -267,7 +325,11 @@ class Dying(ScriptedRuntime):
     def reply(self, client, round, model):
         self.asked.append(client)
         if client in self.dying:
-            return Reply(model * np.float32(np.nan), 0.5, 0.1, 1, 10) if self.sent else Reply(None, failure="died", sent=False)
+            return (
+                Reply(model * np.float32(np.nan), 0.5, 0.1, 1, 10)
+                if self.sent
+                else Reply(None, failure="died", sent=False)
+            )
         return Reply(model + np.float32(client + 1), 0.5, 0.1, 1, 10)
 
 
@@ -280,7 +342,8 @@ def one_round(dying, *, broken, relay="server", chains=2, sent=False):
     *_, (state, record) = run(settle(method_of(resolve(recipe)), runtime, 0))
     moved = float((state.models[0] - runtime.initial(0))[0])
     transfers = {
-        way: total_bytes([t for t in record.transfers if t.kind == "model"], way) // 24 for way in ("down", "up", "d2d")
+        way: total_bytes([t for t in record.transfers if t.kind == "model"], way) // 24
+        for way in ("down", "up", "d2d")
     }
     return moved, record, transfers, runtime.asked
 
@@ -312,7 +375,8 @@ def test_drop_gives_the_chain_up(relay):
     ("place", "broken", "sent", "relay", "expected"),
     [
         (None, "skip", False, "d2d", {"down": 1, "up": 1, "d2d": 5}),
-        (0, "skip", False, "d2d", {"down": 2, "up": 1, "d2d": 4}),  # the server begins again with the second
+        # the server begins again with the second
+        (0, "skip", False, "d2d", {"down": 2, "up": 1, "d2d": 4}),
         (2, "skip", False, "d2d", {"down": 1, "up": 1, "d2d": 5}),  # its predecessor sends past it
         (5, "skip", False, "d2d", {"down": 1, "up": 1, "d2d": 5}),
         (2, "skip", True, "d2d", {"down": 1, "up": 1, "d2d": 6}),  # the rubbish travelled too

@@ -47,19 +47,36 @@ def test_fingerprint_knows_what_matters():
         ({"local": {"epochs": True}}, "local.epochs: True is not int"),
         ({"local": {"lr": -1}}, "local.lr: -1.0 is out of range"),
         ({"local": {"optimizer": "sdg"}}, "'sdg' is not 'sgd' | 'adam'"),
-        ({"local": {"optimizer": "adam", "momentum": 0.9}}, "local.momentum: has no meaning for adam"),
+        (
+            {"local": {"optimizer": "adam", "momentum": 0.9}},
+            "local.momentum: has no meaning for adam",
+        ),
         ({"run": {"clients_per_round": 0}}, "run.clients_per_round: 0 is out of range"),
         ({"run": 3}, "recipe.run: is 3, not a table"),
         ({"clustering": {"use": "kmeans"}}, "[clustering] needs [signal] before it"),
-        ({"signal": {"use": "histogram"}, "distance": {"use": "emd"}, "clustering": {"use": "kmeans"}}, "w1_index"),
+        (
+            {
+                "signal": {"use": "histogram"},
+                "distance": {"use": "emd"},
+                "clustering": {"use": "kmeans"},
+            },
+            "w1_index",
+        ),
         ({"selection": {"use": "no_such_module:rule"}}, "cannot import 'no_such_module:rule'"),
         ({"selection": {"use": "math:no_such"}}, "cannot import"),
         ({"partition": {"use": "natural"}}, "option 'column' is missing"),
         ({"model": {"use": "mlp", "head_init": "zero"}}, "model.head_init"),
         ({"sweep": {"local.lr": [1]}}, "sweep"),
-        ({"selection": {"use": "power_of_choice", "d": 4}}, "d = 4 candidates for 10 places"),  # as a published study ran it
-        ({"selection": {"use": "oort", "pacer_rounds": 0}}, "selection.pacer_rounds: 0 is not positive"),
-        ({"signal": {"use": "histogram"}, "selection": {"use": "bacsa", "use_snr": True}}, "devices.snr_db"),
+        # as a published study ran it
+        ({"selection": {"use": "power_of_choice", "d": 4}}, "d = 4 candidates for 10 places"),
+        (
+            {"selection": {"use": "oort", "pacer_rounds": 0}},
+            "selection.pacer_rounds: 0 is not positive",
+        ),
+        (
+            {"signal": {"use": "histogram"}, "selection": {"use": "bacsa", "use_snr": True}},
+            "devices.snr_db",
+        ),
         ({"selection": {"use": "cba"}}, "Set data.auxiliary"),
     ],
 )
@@ -70,10 +87,16 @@ def test_what_is_wrong_is_said_in_one_line(raw, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_rule_from_outside_that_cannot_play_with_nobody_there_is_let_through(tmp_path, monkeypatch):
-    (tmp_path / "fragile_rule.py").write_text("def rule(view, rng):\n    return [view.loss[view.available][0]]\n")
+def test_a_rule_from_outside_that_cannot_play_with_nobody_there_is_let_through(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "fragile_rule.py").write_text(
+        "def rule(view, rng):\n    return [view.loss[view.available][0]]\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert resolved(selection={"use": "fragile_rule:rule"})["selection"]["use"] == "fragile_rule:rule"
+    assert (
+        resolved(selection={"use": "fragile_rule:rule"})["selection"]["use"] == "fragile_rule:rule"
+    )
 
 
 def test_extends_goes_one_level_deep(tmp_path):
@@ -91,7 +114,9 @@ def test_unreadable_toml_says_where(tmp_path):
 
 
 def test_another_use_drops_the_old_options():
-    changed = recipe.override(recipe.load("fedavg"), {"partition.use": "similarity", "partition.similarity": "0.5"})
+    changed = recipe.override(
+        recipe.load("fedavg"), {"partition.use": "similarity", "partition.similarity": "0.5"}
+    )
     assert changed["partition"] == {"use": "similarity", "similarity": 0.5}
 
 

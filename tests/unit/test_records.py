@@ -1,4 +1,6 @@
-"""Run folders: what is written can be read back, damage is noticed, nothing existing is overwritten."""
+"""Run folders: what is written can be read back, damage is noticed, nothing existing is
+overwritten.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ import pytest
 from fedskew import records
 from fedskew.errors import RunFolderError
 from fedskew.recipe import resolve
-from fedskew.records import RunFolder, checkpoint_bytes, line_of, read_checkpoint, read_rounds, record_of
+from fedskew.records import (
+    RunFolder,
+    checkpoint_bytes,
+    line_of,
+    read_checkpoint,
+    read_rounds,
+    record_of,
+)
 from fedskew.types import Chain, Clustering, Cost, Layout, RoundRecord, Signal, State, Transfer
 
 RECIPE = resolve({})
@@ -28,16 +37,26 @@ def state(round=3):
         times_selected=np.array([0, 3]),
         last_selected=np.array([0, 2]),
         signal=Signal(np.array([[0.5, 0.5], [0.0, 0.0]]), np.array([4.0, 0.0]), "private", 1.0),
-        clustering=Clustering(np.array([0, -1]), 0.25, details={"curve": [1, 2.5], "centroids": np.eye(2)}),
+        clustering=Clustering(
+            np.array([0, -1]), 0.25, details={"curve": [1, 2.5], "centroids": np.eye(2)}
+        ),
         home=np.array([0, 1]),
-        memory={"selection": {"age": np.array([1, 2]), "note": "x", "nested": {"v": 1.25, "none": None, "flag": True}}},
+        memory={
+            "selection": {
+                "age": np.array([1, 2]),
+                "note": "x",
+                "nested": {"v": 1.25, "none": None, "flag": True},
+            }
+        },
     )
 
 
 def record(round=1):
     chains = (Chain(0, (1, 2)), Chain(1, (0,)))
     transfers = (Transfer("down", "model", 12, 4),)
-    return RoundRecord(round, chains, {1: 0.1 + 0.2}, {2: "gone"}, transfers, float("nan"), 0.5, 1.25, {1: 0.5})
+    return RoundRecord(
+        round, chains, {1: 0.1 + 0.2}, {2: "gone"}, transfers, float("nan"), 0.5, 1.25, {1: 0.5}
+    )
 
 
 def test_a_state_survives_the_disk(tmp_path):
@@ -79,7 +98,9 @@ def test_a_half_written_last_line_is_passed_over(tmp_path):
 
 
 def test_damage_in_the_middle_is_an_error(tmp_path):
-    (tmp_path / "rounds.jsonl").write_text(line_of(record(0)) + "\nxx\n" + line_of(record(2)) + "\n")
+    (tmp_path / "rounds.jsonl").write_text(
+        line_of(record(0)) + "\nxx\n" + line_of(record(2)) + "\n"
+    )
     with pytest.raises(RunFolderError, match=r"rounds\.jsonl:2: damaged record"):
         read_rounds(tmp_path)
 
@@ -135,7 +156,9 @@ def test_a_full_disk_leaves_the_old_checkpoint(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(RunFolderError, match=r"No space left on device\. Free some space, then use --resume"):
+    with pytest.raises(
+        RunFolderError, match=r"No space left on device\. Free some space, then use --resume"
+    ):
         folder.save(state(2))
     folder.close()
     assert (tmp_path / "r" / records.CHECKPOINT).read_bytes() == before
@@ -173,4 +196,6 @@ def test_costs_survive_the_disk_and_folders_of_older_versions_still_load():
     assert "joules" in raw["times"], "measured energy differs from run to run"
     del raw["cost"], raw["times"]["joules"]
     old = record_of(json.dumps(raw))
-    assert all(np.isnan([old.cost.seconds, old.cost.joules, old.cost.sample_passes, old.measured_joules]))
+    assert all(
+        np.isnan([old.cost.seconds, old.cost.joules, old.cost.sample_passes, old.measured_joules])
+    )

@@ -1,4 +1,6 @@
-"""Sequential training: a fresh order every round, the same model through the server and from device to device."""
+"""Sequential training: a fresh order every round, the same model through the server and from
+device to device.
+"""
 
 from __future__ import annotations
 
@@ -32,4 +34,7 @@ def test_it_is_one_chain_in_a_fresh_order():
 
 
 def test_it_is_not_parallel():
-    assert play(use="sequential")[-1][0].models.tobytes() != play(use="parallel")[-1][0].models.tobytes()
+    assert (
+        play(use="sequential")[-1][0].models.tobytes()
+        != play(use="parallel")[-1][0].models.tobytes()
+    )

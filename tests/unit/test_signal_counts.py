@@ -16,7 +16,11 @@ from fedskew.signal.counts import check_counts
 from fedskew.signal.histogram import histogram
 
 
-@given(hnp.arrays(np.int64, st.tuples(st.integers(1, 8), st.integers(1, 6)), elements=st.integers(0, 10**6)))
+@given(
+    hnp.arrays(
+        np.int64, st.tuples(st.integers(1, 8), st.integers(1, 6)), elements=st.integers(0, 10**6)
+    )
+)
 def test_rows_are_the_counts_over_their_sum(table: np.ndarray) -> None:
     signal = histogram(table)
     assert signal.source == "disclosed"
@@ -27,7 +31,8 @@ def test_rows_are_the_counts_over_their_sum(table: np.ndarray) -> None:
     np.testing.assert_allclose(signal.rows.sum(axis=1), signal.known, atol=1e-12)
 
 
-SOURCES = {name: source for name, source in signal.SOURCES.items() if name != "estimated"}  # those that take counts
+# those that take counts
+SOURCES = {name: source for name, source in signal.SOURCES.items() if name != "estimated"}
 
 
 @pytest.mark.parametrize("source", sorted(SOURCES))
@@ -47,7 +52,9 @@ SOURCES = {name: source for name, source in signal.SOURCES.items() if name != "e
         (np.zeros((3, 0)), "shape"),
     ],
 )
-def test_bad_counts_are_refused_by_client_and_class(source: str, table: object, message: str) -> None:
+def test_bad_counts_are_refused_by_client_and_class(
+    source: str, table: object, message: str
+) -> None:
     with pytest.raises(SignalError, match=message) as refusal:
         SOURCES[source](table)
     assert str(refusal.value).startswith(f"signal.{source}: ")

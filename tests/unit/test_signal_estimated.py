@@ -9,15 +9,24 @@ import pytest
 from scipy.optimize import minimize
 
 from fedskew.errors import SignalError
-from fedskew.signal.estimators import Estimator, bacsa_initial_weight, choose_estimator, estimate, refresh
+from fedskew.signal.estimators import (
+    Estimator,
+    bacsa_initial_weight,
+    choose_estimator,
+    estimate,
+    refresh,
+)
 
 METHODS = get_args(Estimator)
 CLASSES, WIDTH, LR, STEPS = 6, 8, 0.01, 20
 UNIFORM = np.full((CLASSES, CLASSES), 1 / CLASSES)
 
 
-def first_order_update(rows: np.ndarray, softmax: np.ndarray = UNIFORM) -> tuple[np.ndarray, np.ndarray]:
-    """Changes of weights (n, C, L) and bias (n, C) after small SGD steps: lr * steps * (p - mean softmax), times the features.
+def first_order_update(
+    rows: np.ndarray, softmax: np.ndarray = UNIFORM
+) -> tuple[np.ndarray, np.ndarray]:
+    """Changes of weights (n, C, L) and bias (n, C) after small SGD steps: lr * steps * (p - mean
+    softmax), times the features.
 
     ``softmax`` row c is what the model says on class c. Features are positive, as after a ReLU.
     """
@@ -29,7 +38,8 @@ def first_order_update(rows: np.ndarray, softmax: np.ndarray = UNIFORM) -> tuple
 def run(method: str, weights: np.ndarray, bias: np.ndarray, **more: object) -> np.ndarray:
     options = {"lr": LR, "steps": STEPS, "confusion": UNIFORM, **more}
     if method.endswith("_raw"):
-        weights = weights + bacsa_initial_weight(64, WIDTH, CLASSES)  # the start that raw methods need
+        # the start that raw methods need
+        weights = weights + bacsa_initial_weight(64, WIDTH, CLASSES)
     return estimate(weights, bias, method=method, **options)
 
 
@@ -75,18 +85,27 @@ def test_bias_linear_is_exact_to_first_order(rows: np.ndarray) -> None:
 def test_bias_linear_takes_another_starting_softmax(rows: np.ndarray) -> None:
     start = np.array([0.3, 0.1, 0.1, 0.2, 0.2, 0.1])
     _, bias = first_order_update(rows, np.tile(start, (CLASSES, 1)))
-    np.testing.assert_allclose(estimate(None, bias, lr=LR, steps=STEPS, initial_softmax=start), rows, atol=1e-12)
+    np.testing.assert_allclose(
+        estimate(None, bias, lr=LR, steps=STEPS, initial_softmax=start), rows, atol=1e-12
+    )
     assert np.abs(estimate(None, bias, lr=LR, steps=STEPS) - rows).max() > 0.05
 
 
 def test_rlu_is_exact_where_the_softmax_depends_on_the_class(rows: np.ndarray) -> None:
-    softmax = 0.5 * np.eye(CLASSES) + 0.5 * np.random.default_rng(5).dirichlet(np.ones(CLASSES), CLASSES)
+    softmax = 0.5 * np.eye(CLASSES) + 0.5 * np.random.default_rng(5).dirichlet(
+        np.ones(CLASSES), CLASSES
+    )
     _, bias = first_order_update(rows, softmax)
     options = {"lr": LR, "steps": STEPS}
-    np.testing.assert_allclose(estimate(None, bias, method="rlu", confusion=softmax, **options), rows, atol=1e-8)
+    np.testing.assert_allclose(
+        estimate(None, bias, method="rlu", confusion=softmax, **options), rows, atol=1e-8
+    )
     per_client = np.tile(softmax, (len(rows), 1, 1))
-    np.testing.assert_allclose(estimate(None, bias, method="rlu", confusion=per_client, **options), rows, atol=1e-8)
-    assert np.abs(estimate(None, bias, **options) - rows).sum(axis=1).mean() > 0.1  # bias_linear is not
+    np.testing.assert_allclose(
+        estimate(None, bias, method="rlu", confusion=per_client, **options), rows, atol=1e-8
+    )
+    # bias_linear is not
+    assert np.abs(estimate(None, bias, **options) - rows).sum(axis=1).mean() > 0.1
 
 
 def test_rlu_minimises_over_the_simplex() -> None:
@@ -102,7 +121,15 @@ def test_rlu_minimises_over_the_simplex() -> None:
     on_simplex = {"type": "eq", "fun": lambda p: p.sum() - 1}
     for client in range(5):
         start = np.full(CLASSES, 1 / CLASSES)
-        best = minimize(misfit, start, (client,), "SLSQP", bounds=[(0, 1)] * CLASSES, constraints=on_simplex, tol=1e-12)
+        best = minimize(
+            misfit,
+            start,
+            (client,),
+            "SLSQP",
+            bounds=[(0, 1)] * CLASSES,
+            constraints=on_simplex,
+            tol=1e-12,
+        )
         assert misfit(found[client], client) <= best.fun + 1e-9
         np.testing.assert_allclose(found[client], best.x, atol=1e-4)
     assert (found == 0).any()

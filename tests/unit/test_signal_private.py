@@ -1,7 +1,8 @@
 """The private release follows its stated mechanism, on absent classes too.
 
-OpenDP cannot be seeded, so every statistical check here rejects a correct mechanism about once in a billion runs (p < 1e-9),
-and a second check shows that the same test does reject a wrong scale (by 8 standard deviations or more).
+OpenDP cannot be seeded, so every statistical check here rejects a correct mechanism about once in a
+billion runs (p < 1e-9), and a second check shows that the same test does reject a wrong scale (by 8
+standard deviations or more).
 """
 
 from __future__ import annotations
@@ -26,14 +27,19 @@ def fit_discrete_laplace(noise: np.ndarray, scale: float) -> float:
     a = np.exp(-1 / scale)
     inner = (1 - a) / (1 + a) * a ** np.abs(np.arange(-edge, edge + 1))
     tail = (1 - inner.sum()) / 2
-    found = np.bincount(np.clip(noise, -edge - 1, edge + 1).astype(int) + edge + 1, minlength=2 * edge + 3)
+    found = np.bincount(
+        np.clip(noise, -edge - 1, edge + 1).astype(int) + edge + 1, minlength=2 * edge + 3
+    )
     return float(stats.chisquare(found, len(noise) * np.r_[tail, inner, tail]).pvalue)
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "neighbours", "scale"), [(1.0, "add_remove", 1), (1.0, "replace_one", 2), (0.25, "add_remove", 4)]
+    ("epsilon", "neighbours", "scale"),
+    [(1.0, "add_remove", 1), (1.0, "replace_one", 2), (0.25, "add_remove", 4)],
 )
-def test_geometric_noise_on_absent_and_present_classes(epsilon: float, neighbours: str, scale: float) -> None:
+def test_geometric_noise_on_absent_and_present_classes(
+    epsilon: float, neighbours: str, scale: float
+) -> None:
     measure = _measurement("geometric", epsilon, {"add_remove": 1, "replace_one": 2}[neighbours])
     noise = np.array(measure(np.tile(COUNTS, 4000).tolist())).reshape(-1, 5) - COUNTS
     for label in range(5):
@@ -53,11 +59,15 @@ def test_laplace_noise_on_absent_and_present_classes(neighbours: str, scale: flo
     noise = np.array(measure(np.tile(COUNTS, 3000).astype(float).tolist())).reshape(-1, 5) - COUNTS
     for label in range(5):
         assert stats.kstest(noise[:, label], stats.laplace(scale=scale).cdf).pvalue > FALSE_ALARM
-        assert stats.kstest(noise[:, label], stats.laplace(scale=3 * scale).cdf).pvalue < FALSE_ALARM
+        assert (
+            stats.kstest(noise[:, label], stats.laplace(scale=3 * scale).cdf).pvalue < FALSE_ALARM
+        )
 
 
 def test_noise_of_clients_and_classes_is_independent() -> None:
-    """The correlation of n pairs has standard deviation 1 / sqrt(n); 6.2 of them is the false alarm rate above."""
+    """The correlation of n pairs has standard deviation 1 / sqrt(n); 6.2 of them is the false
+    alarm rate above.
+    """
     noise = np.array(_measurement("geometric", 1.0, 1)([0] * 40_000))
     for lag in (1, 4, 1000):
         assert abs(np.corrcoef(noise[:-lag], noise[lag:])[0, 1]) < 6.2 / np.sqrt(len(noise) - lag)
@@ -73,14 +83,20 @@ def test_the_stated_epsilon_is_never_exceeded(mechanism: str, epsilon: float) ->
 
 
 def test_absent_classes_do_not_stay_zero() -> None:
-    """The trap in HACCS's code. An absent class is released as non-zero with probability 0.54, here at least once in 200."""
+    """The trap in HACCS's code. An absent class is released as non-zero with probability 0.54,
+    here at least once in 200.
+    """
     noisy = np.array([release([9, 0, 0], epsilon=1.0) for _ in range(200)])
     assert noisy[:, 1].any()
     assert noisy[:, 2].any()
 
 
 def test_server_side_by_hand() -> None:
-    signal = read_releases(np.array([[6.0, -3, 2], [-1, -2, 0], [9, 9, 9]]), epsilon=0.7, known=np.array([True, True, False]))
+    signal = read_releases(
+        np.array([[6.0, -3, 2], [-1, -2, 0], [9, 9, 9]]),
+        epsilon=0.7,
+        known=np.array([True, True, False]),
+    )
     np.testing.assert_allclose(signal.rows, [[0.75, 0, 0.25], [1 / 3] * 3, [0, 0, 0]])
     assert signal.num_examples.tolist() == [8, 0, 0]
     assert signal.known.tolist() == [True, True, False]

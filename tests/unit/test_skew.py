@@ -23,9 +23,9 @@ from fedskew.distance.skew import (
 from fedskew.errors import RecipeError, SignalError
 from fedskew.labels.omega import omega, omega_balanced, omega_reverse
 
-tables = hnp.arrays(np.int64, st.tuples(st.integers(2, 9), st.integers(1, 6)), elements=st.integers(0, 40)).map(
-    lambda table: table + (table.sum(axis=1, keepdims=True) == 0)
-)
+tables = hnp.arrays(
+    np.int64, st.tuples(st.integers(2, 9), st.integers(1, 6)), elements=st.integers(0, 40)
+).map(lambda table: table + (table.sum(axis=1, keepdims=True) == 0))
 
 
 def proportions(table: np.ndarray) -> np.ndarray:
@@ -42,7 +42,9 @@ def test_closed_forms_equal_double_loops(table: np.ndarray) -> None:
     emd = np.mean([wasserstein_distance(p, q) for p, q in pairs])
     assert emd_values_skew(rows) ** 2 == pytest.approx(emd, abs=1e-12)
     spread = entropy(rows.mean(axis=0), base=2) - np.mean([entropy(p, base=2) for p in rows])
-    assert jensen_shannon_skew(rows) ** 2 == pytest.approx(spread / (np.log2(num) if num > 2 else 1), abs=1e-12)
+    assert jensen_shannon_skew(rows) ** 2 == pytest.approx(
+        spread / (np.log2(num) if num > 2 else 1), abs=1e-12
+    )
 
 
 @given(tables)
@@ -58,19 +60,25 @@ def test_the_literal_closed_form_of_the_specification(table: np.ndarray) -> None
 def test_omega_equals_its_definition_and_bounds_hold(table: np.ndarray) -> None:
     rows = proportions(table)
     average = rows.mean(axis=0)
-    terms = np.where(average > 0, average * np.log(np.where(average > 0, average, 1) / np.maximum(rows, 1e-6)), 0)
+    terms = np.where(
+        average > 0, average * np.log(np.where(average > 0, average, 1) / np.maximum(rows, 1e-6)), 0
+    )
     assert omega(rows) == pytest.approx(terms.sum(axis=1).mean(), abs=1e-11)
     assert 0 <= omega_reverse(rows) <= np.log(rows.shape[1]) + 1e-12
     figures = skew_figures(table)
     assert figures.wpsi >= 0
     assert figures.psi_per_class.sum() == pytest.approx(figures.wpsi)
-    assert np.average(figures.psi_per_client, weights=table.sum(axis=1)) == pytest.approx(figures.wpsi)
+    assert np.average(figures.psi_per_client, weights=table.sum(axis=1)) == pytest.approx(
+        figures.wpsi
+    )
     assert figures.wpsi == pytest.approx(wpsi(rows, table.sum(axis=1).astype(float)))
 
 
 @given(tables, st.integers(0, 99))
 @settings(max_examples=40, deadline=None)
-def test_figures_do_not_depend_on_the_order_of_clients_or_classes(table: np.ndarray, seed: int) -> None:
+def test_figures_do_not_depend_on_the_order_of_clients_or_classes(
+    table: np.ndarray, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     shuffled = rng.permutation(rng.permutation(table, axis=0), axis=1)
     one, other = skew_figures(table).scalars(), skew_figures(shuffled).scalars()
@@ -93,10 +101,15 @@ def test_figures_by_hand() -> None:
     assert figures.num_examples == 24
     assert figures.empty_clients.tolist() == [2]
     assert figures.classes_per_client.tolist() == [1, 1, 0, 2]
-    assert (figures.classes_min, figures.classes_mean, figures.classes_max) == (1, pytest.approx(4 / 3), 2)
+    assert (figures.classes_min, figures.classes_mean, figures.classes_max) == (
+        1,
+        pytest.approx(4 / 3),
+        2,
+    )
     assert (figures.size_min, figures.size_median, figures.size_max) == (4, 4, 16)
     assert np.isnan(figures.psi_per_client).tolist() == [False, False, True, False]
-    assert figures.size_gini == pytest.approx((12 + 12 + 0) / (3 * 24))  # |4-4| + |4-16| + |4-16| over n * total
+    # |4-4| + |4-16| + |4-16| over n * total
+    assert figures.size_gini == pytest.approx((12 + 12 + 0) / (3 * 24))
     assert figures.scalars()["num_empty"] == 1
     assert not figures.psi_per_class.flags.writeable
 
@@ -143,7 +156,9 @@ def test_bad_options_are_named() -> None:
 @pytest.mark.parametrize("sizes", [[1, 1, 1], [1, 2, 3, 10], [0, 0, 5], [0, 0]])
 def test_gini_equals_mean_difference(sizes: list[int]) -> None:
     total = sum(sizes)
-    expected = sum(abs(a - b) for a in sizes for b in sizes) / (2 * len(sizes) * total) if total else 0
+    expected = (
+        sum(abs(a - b) for a in sizes for b in sizes) / (2 * len(sizes) * total) if total else 0
+    )
     assert gini(sizes) == pytest.approx(expected)
 
 

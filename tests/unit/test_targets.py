@@ -1,4 +1,6 @@
-"""Rounds, bytes, time and energy to a target: three in a row, censored when never reached, never a made-up number."""
+"""Rounds, bytes, time and energy to a target: three in a row, censored when never reached, never
+a made-up number.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ import math
 import numpy as np
 import pytest
 
-from fedskew.accounting.targets import OverSeeds, over_seeds, reduction, target_row, to_plateau, to_target
+from fedskew.accounting.targets import (
+    OverSeeds,
+    over_seeds,
+    reduction,
+    target_row,
+    to_plateau,
+    to_target,
+)
 from fedskew.errors import RunError
 from fedskew.records import no_nan
 from fedskew.types import Cost, RoundRecord, Transfer
@@ -18,7 +27,9 @@ FIRST = Cost(10.0, 5.0, 0.0)
 
 
 def curve(*accuracies, first=FIRST, measured=NAN):
-    """Round t costs 2^t seconds, 2 joules and 100 bytes down and 50 up; round 0 ``first`` and a histogram of 7 bytes."""
+    """Round t costs 2^t seconds, 2 joules and 100 bytes down and 50 up; round 0 ``first`` and a
+    histogram of 7 bytes.
+    """
     records = []
     for t, accuracy in enumerate(accuracies):
         sent = (
@@ -51,7 +62,15 @@ def test_two_in_a_row_at_the_end_are_censored_though_there_was_a_hit():
 def test_a_target_never_reached_has_no_numbers():
     found = to_target(curve(0.1, 0.2, 0.3), 0.9)
     assert found.censored
-    numbers = (found.rounds, found.first_hit, found.bytes, found.seconds, found.joules, found.accuracy, found.accuracy_std)
+    numbers = (
+        found.rounds,
+        found.first_hit,
+        found.bytes,
+        found.seconds,
+        found.joules,
+        found.accuracy,
+        found.accuracy_std,
+    )
     assert numbers == (None,) * 7
     assert json.loads(json.dumps(no_nan(found.as_dict())))["text"] == ">2"
     assert target_row(found.as_dict()) == {
@@ -94,7 +113,9 @@ def test_the_plateau_needs_its_whole_window():
     found = to_plateau(curve(*rising, *[0.504] * 10))
     assert (found.round, found.accuracy) == (5, 0.5), "0.504 exceeds 0.5 by less than half a point"
     assert found.seconds == 10 + 2 + 4 + 8 + 16 + 32
-    assert to_plateau(curve(*rising, *[0.504] * 9, 0.506, *[0.506] * 10)).round == 6, "half a point within ten rounds"
+    assert to_plateau(curve(*rising, *[0.504] * 9, 0.506, *[0.506] * 10)).round == 6, (
+        "half a point within ten rounds"
+    )
 
 
 # ---------------------------------------------------------------- seeds and baselines
@@ -139,4 +160,6 @@ def test_reductions_and_their_bounds():
 
 def test_nothing_here_is_a_nan_in_disguise():
     for figures in (*seeds(40, None), *[to_target(curve(0.1, 0.2), 0.9)]):
-        assert not any(isinstance(v, float) and not math.isfinite(v) for v in figures.as_dict().values())
+        assert not any(
+            isinstance(v, float) and not math.isfinite(v) for v in figures.as_dict().values()
+        )

@@ -1,3 +1,4 @@
-"""What a run cost and who gained: ``traffic`` counts bytes by direction and kind, ``clock`` and ``links`` simulated
-time, ``energy`` joules; ``targets`` says what an accuracy took, ``participation`` who trained, ``fairness`` whom it serves.
+"""What a run cost and who gained: ``traffic`` counts bytes by direction and kind, ``clock`` and
+``links`` simulated time, ``energy`` joules; ``targets`` says what an accuracy took,
+``participation`` who trained, ``fairness`` whom it serves.
 """

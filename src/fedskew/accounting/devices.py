@@ -1,11 +1,14 @@
-"""What clients run on: pace, latency, bandwidth, signal-to-noise ratio and power, drawn once per client.
+"""What clients run on: pace, latency, bandwidth, signal-to-noise ratio and power, drawn once per
+client.
 
-The classes are those of HACCS (METHODS 4.3): fast, medium, slow and very slow processors with probabilities .6, .2, .14, .06;
-each class has a range of compute delays (a multiplier times 10 s), of bandwidths and, for all, a round-trip time of 20-200 ms.
-SNR is uniform in decibels and stored linear (METHODS 4.8: never plug decibels into a root).
+The classes are those of HACCS (METHODS 4.3): fast, medium, slow and very slow processors with
+probabilities .6, .2, .14, .06; each class has a range of compute delays (a multiplier times 10 s),
+of bandwidths and, for all, a round-trip time of 20-200 ms. SNR is uniform in decibels and stored
+linear (METHODS 4.8: never plug decibels into a root).
 
-Without settings every client passes over an example in 1 ms, has a link of its own of 10 Mbit/s both ways, sends at 1 W and
-computes at 30 W. AFLS's calibrated times (METHODS 6.5) are ``compute_seconds = 1.0`` and ``message_seconds = 0.276``.
+Without settings every client passes over an example in 1 ms, has a link of its own of 10 Mbit/s
+both ways, sends at 1 W and computes at 30 W. AFLS's calibrated times (METHODS 6.5) are
+``compute_seconds = 1.0`` and ``message_seconds = 0.276``.
 """
 
 from __future__ import annotations
@@ -29,53 +32,88 @@ ROUND_TRIP_SECONDS = (0.02, 0.2)
 
 @dataclass(frozen=True)
 class Devices:
-    """``[devices]``: what the server knows of the clients' means, and how simulated time and energy are charged."""
+    """``[devices]``: what the server knows of the clients' means, and how simulated time and
+    energy are charged.
+    """
 
     classes: Literal["none", "haccs"] = "none"  # none = nothing is known of latency and bandwidth
-    snr_db: tuple[float, ...] = ()  # (low, high): each client's SNR is uniform in between; empty = not known
-    bandwidth_hz: float | None = None  # with snr_db: rates are Shannon's, B log2(1 + SNR), whatever the class says
-    uplink_bps: float | None = None  # everybody's rate to and from the server; None = Shannon's, the class's, or 10 Mbit/s
+    # (low, high): each client's SNR is uniform in between; empty = not known
+    snr_db: tuple[float, ...] = ()
+    # with snr_db: rates are Shannon's, B log2(1 + SNR), whatever the class says
+    bandwidth_hz: float | None = None
+    # everybody's rate to and from the server; None = Shannon's, the class's, or 10 Mbit/s
+    uplink_bps: float | None = None
     uplink: Literal["dedicated", "shared"] = "dedicated"  # shared: one upload at a time (TDMA)
     d2d_bps: float | None = None  # from device to device; None = as to the server
-    seconds_per_example: float | None = None  # forward and backward; None = flops, or faults.seconds_per_example (1 ms)
-    flops_per_example: float | None = None  # with flops_per_second: another way to say seconds_per_example
+    # forward and backward; None = flops, or faults.seconds_per_example (1 ms)
+    seconds_per_example: float | None = None
+    # with flops_per_second: another way to say seconds_per_example
+    flops_per_example: float | None = None
     flops_per_second: float | None = None
-    speed_spread: float = 1.0  # each client's pace is times a factor, log-uniform from 1 / spread to spread
+    # each client's pace is times a factor, log-uniform from 1 / spread to spread
+    speed_spread: float = 1.0
     compute_seconds: float | None = None  # T_c: a turn takes this long whatever a client holds
-    message_seconds: float | None = None  # T_m: a model takes this long to or from the server, whatever its size
+    # T_m: a model takes this long to or from the server, whatever its size
+    message_seconds: float | None = None
     hop_seconds: float | None = None  # T_x: and this long from device to device; None = T_m
     watts: float = 30.0  # while training
     watts_spread: float = 1.0  # as speed_spread
     transmit_watts: float = 1.0  # while sending; 0 leaves the radio out
 
     def __post_init__(self) -> None:
-        if len(self.snr_db) not in (0, 2) or (len(self.snr_db) == 2 and self.snr_db[0] > self.snr_db[1]):
-            raise RecipeError("devices.snr_db", f"{list(self.snr_db)} is not [low, high]", "Example: snr_db = [0, 30]")
+        if len(self.snr_db) not in (0, 2) or (
+            len(self.snr_db) == 2 and self.snr_db[0] > self.snr_db[1]
+        ):
+            raise RecipeError(
+                "devices.snr_db",
+                f"{list(self.snr_db)} is not [low, high]",
+                "Example: snr_db = [0, 30]",
+            )
         for name, example in POSITIVE.items():
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
-                raise RecipeError(f"devices.{name}", f"{value} is not positive", f"Example: {name} = {example}")
+                raise RecipeError(
+                    f"devices.{name}", f"{value} is not positive", f"Example: {name} = {example}"
+                )
         for name in ("compute_seconds", "message_seconds", "hop_seconds", "transmit_watts"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < float("inf"):
                 raise RecipeError(f"devices.{name}", f"{value} is out of range", "Give 0 or more")
         for name in ("speed_spread", "watts_spread"):
             if not 1 <= getattr(self, name) < float("inf"):
-                raise RecipeError(f"devices.{name}", f"{getattr(self, name)} is less than 1", "1 = all alike; example: 4")
+                raise RecipeError(
+                    f"devices.{name}",
+                    f"{getattr(self, name)} is less than 1",
+                    "1 = all alike; example: 4",
+                )
         self._check_together()
 
     def _check_together(self) -> None:
         """Options that only make sense together, or not together."""
         if self.bandwidth_hz is not None and not self.snr_db:
-            raise RecipeError("devices.bandwidth_hz", "gives no rate without an SNR", "Set devices.snr_db = [0, 30]")
+            raise RecipeError(
+                "devices.bandwidth_hz",
+                "gives no rate without an SNR",
+                "Set devices.snr_db = [0, 30]",
+            )
         if self.bandwidth_hz is not None and self.uplink_bps is not None:
-            raise RecipeError("devices.uplink_bps", "given together with bandwidth_hz", "Give one of them")
+            raise RecipeError(
+                "devices.uplink_bps", "given together with bandwidth_hz", "Give one of them"
+            )
         if (self.flops_per_example is None) != (self.flops_per_second is None):
-            raise RecipeError("devices", "needs both flops_per_example and flops_per_second", "Give both or neither")
+            raise RecipeError(
+                "devices",
+                "needs both flops_per_example and flops_per_second",
+                "Give both or neither",
+            )
         if self.flops_per_example is not None and self.seconds_per_example is not None:
-            raise RecipeError("devices.seconds_per_example", "given together with flops", "Give one of them")
+            raise RecipeError(
+                "devices.seconds_per_example", "given together with flops", "Give one of them"
+            )
         if self.hop_seconds is not None and self.message_seconds is None:
-            raise RecipeError("devices.hop_seconds", "given without message_seconds", "Give both, or d2d_bps")
+            raise RecipeError(
+                "devices.hop_seconds", "given without message_seconds", "Give both, or d2d_bps"
+            )
 
     def tariff(self, patience_seconds: float = 0.0) -> Tariff:
         """What is the same for every client."""
@@ -100,21 +138,31 @@ POSITIVE = {  # option -> an example of it
 
 
 def simulated_seconds(population: Population, clients: Ints, passes: Ints) -> Floats:
-    """How long each client takes in simulated time: its latency, plus its pace times the examples it passes over.
+    """How long each client takes in simulated time: its latency, plus its pace times the examples
+    it passes over.
 
     >>> simulated_seconds(Population(np.array([5, 6]), latency_seconds=np.array([1.0, 2.0])), np.array([1]), np.array([10]))
     array([2.01])
     """
     pace = np.full(population.size, SECONDS_PER_EXAMPLE)
     pace = pace if population.seconds_per_example is None else population.seconds_per_example
-    latency = np.zeros(population.size) if population.latency_seconds is None else population.latency_seconds
+    latency = (
+        np.zeros(population.size)
+        if population.latency_seconds is None
+        else population.latency_seconds
+    )
     return np.asarray(latency[clients] + pace[clients] * passes, np.float64)
 
 
 def draw_population(
-    num_examples: Ints, devices: Devices, seed: int, *, seconds_per_example: float = SECONDS_PER_EXAMPLE
+    num_examples: Ints,
+    devices: Devices,
+    seed: int,
+    *,
+    seconds_per_example: float = SECONDS_PER_EXAMPLE,
 ) -> Population:
-    """The clients' means, the same for every method under one seed; ``seconds_per_example`` where devices do not say.
+    """The clients' means, the same for every method under one seed; ``seconds_per_example`` where
+    devices do not say.
 
     >>> means = draw_population(np.array([5, 6]), Devices(classes="haccs", snr_db=(0.0, 30.0)), seed=0)
     >>> bool((means.latency_seconds > 0).all()), bool((means.snr >= 1).all())
@@ -137,7 +185,8 @@ def draw_population(
         uplink = np.full(size, devices.uplink_bps)
     return Population(
         num_examples,
-        seconds_per_example=_pace(devices, seconds_per_example) * _spread(seed, "speed", devices.speed_spread, size),
+        seconds_per_example=_pace(devices, seconds_per_example)
+        * _spread(seed, "speed", devices.speed_spread, size),
         latency_seconds=None if delay is None or trip is None else delay + 2 * trip,
         uplink_bps=uplink,
         snr=snr,

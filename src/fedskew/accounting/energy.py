@@ -1,12 +1,13 @@
 """What a round costs in joules: modelled from simulated times, or measured on this machine.
 
-METHODS 9.3, after paper 002: e_i = P_i T_i, added up over clients and rounds. Modelled: P_i is ``watts`` (30 W where nothing is
-known) while a client computes and ``transmit_watts`` (1 W) while its radio sends; receiving and waiting cost nothing.
-Measured: clients train alone, one at a time, and a meter is read before and after each: the processor's own counter (RAPL)
-where it can be read, wall time x watts where not, or CodeCarbon.
+METHODS 9.3, after paper 002: e_i = P_i T_i, added up over clients and rounds. Modelled: P_i is
+``watts`` (30 W where nothing is known) while a client computes and ``transmit_watts`` (1 W) while
+its radio sends; receiving and waiting cost nothing. Measured: clients train alone, one at a time,
+and a meter is read before and after each: the processor's own counter (RAPL) where it can be read,
+wall time x watts where not, or CodeCarbon.
 
-Differs from paper 002: it read CodeCarbon around a whole server with two GPUs, so its figures hold idle power and scheduling;
-only ratios at the same number of clients can be compared with ours.
+Differs from paper 002: it read CodeCarbon around a whole server with two GPUs, so its figures hold
+idle power and scheduling; only ratios at the same number of clients can be compared with ours.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ RAPL = Path("/sys/class/powercap")
 JOULES_PER_WH, JOULES_PER_KWH = 3600.0, 3.6e6
 
 
-def modelled_joules(population: Population, computing: Mapping[int, float], sending: Mapping[int, float]) -> float:
+def modelled_joules(
+    population: Population, computing: Mapping[int, float], sending: Mapping[int, float]
+) -> float:
     """Energy of clients that compute and send for so many seconds.
 
     >>> import numpy as np
@@ -34,7 +37,9 @@ def modelled_joules(population: Population, computing: Mapping[int, float], send
     """
     watts, radio = population.watts, population.transmit_watts
     compute = sum((WATTS if watts is None else float(watts[c])) * s for c, s in computing.items())
-    transmit = sum((TRANSMIT_WATTS if radio is None else float(radio[c])) * s for c, s in sending.items())
+    transmit = sum(
+        (TRANSMIT_WATTS if radio is None else float(radio[c])) * s for c, s in sending.items()
+    )
     return compute + transmit
 
 
@@ -74,13 +79,19 @@ class WallMeter:
 
 
 class RaplMeter:
-    """The energy counters of the processor packages, of everything that runs on them (Linux powercap)."""
+    """The energy counters of the processor packages, of everything that runs on them (Linux
+    powercap).
+    """
 
     name = "RAPL"
 
     def __init__(self, folder: Path = RAPL) -> None:
-        self._counters = [p / "energy_uj" for p in sorted(folder.glob("intel-rapl:*")) if p.name.count(":") == 1]
-        self._ranges = [_microjoules(counter.with_name("max_energy_range_uj")) for counter in self._counters]
+        self._counters = [
+            p / "energy_uj" for p in sorted(folder.glob("intel-rapl:*")) if p.name.count(":") == 1
+        ]
+        self._ranges = [
+            _microjoules(counter.with_name("max_energy_range_uj")) for counter in self._counters
+        ]
         self.start()
 
     def start(self) -> None:
@@ -88,9 +99,14 @@ class RaplMeter:
         self._before = [_microjoules(counter) for counter in self._counters]
 
     def stop(self, watts: float) -> float:
-        """Joules of all packages since then; a counter that began again at zero in between is made good."""
+        """Joules of all packages since then; a counter that began again at zero in between is
+        made good.
+        """
         after = [_microjoules(counter) for counter in self._counters]
-        spent = [a - b if a >= b else a - b + full for a, b, full in zip(after, self._before, self._ranges, strict=True)]
+        spent = [
+            a - b if a >= b else a - b + full
+            for a, b, full in zip(after, self._before, self._ranges, strict=True)
+        ]
         return sum(spent) / 1e6
 
     @property
@@ -112,9 +128,13 @@ class CodeCarbonMeter:
         try:
             module: Any = importlib.import_module("codecarbon")
         except ImportError:
-            raise RunError("run.energy", "CodeCarbon is not installed", "Run: pip install 'fedskew[energy]'") from None
+            raise RunError(
+                "run.energy", "CodeCarbon is not installed", "Run: pip install 'fedskew[energy]'"
+            ) from None
         # Offline: the energy does not depend on the country, and nothing is sent or looked up.
-        self._tracker = module.OfflineEmissionsTracker(country_iso_code="USA", save_to_file=False, log_level="error")
+        self._tracker = module.OfflineEmissionsTracker(
+            country_iso_code="USA", save_to_file=False, log_level="error"
+        )
 
     def start(self) -> None:
         """Begin a task."""
@@ -126,7 +146,9 @@ class CodeCarbonMeter:
 
 
 def meter_for(energy: str, *, folder: Path = RAPL) -> Meter | None:
-    """The best meter for ``run.energy``: none if it is modelled, the processor's own if it can be read."""
+    """The best meter for ``run.energy``: none if it is modelled, the processor's own if it can
+    be read.
+    """
     if energy == "modelled":
         return None
     if energy == "codecarbon":

@@ -1,8 +1,9 @@
 """How evenly accuracy is spread over clients (paper 004; METHODS 9.5, 9.7).
 
-A_k is the accuracy of client k's model on its own test set. AD = mean_k |1 - A_k| and SDAD, the population standard deviation
-of the same, count every client alike; the weighted accuracy sum_k n_k A_k / sum_k n_k counts test examples. AD may be above or
-below 1 - weighted accuracy. Clients without test examples are left out and counted.
+A_k is the accuracy of client k's model on its own test set. AD = mean_k |1 - A_k| and SDAD, the
+population standard deviation of the same, count every client alike; the weighted accuracy sum_k n_k
+A_k / sum_k n_k counts test examples. AD may be above or below 1 - weighted accuracy. Clients
+without test examples are left out and counted.
 """
 
 from __future__ import annotations
@@ -46,7 +47,11 @@ def fairness(accuracy: ArrayLike, test_examples: ArrayLike) -> Fairness:
     """
     values, sizes = np.asarray(accuracy, np.float64), np.asarray(test_examples, np.int64)
     if values.ndim != 1 or values.shape != sizes.shape:
-        raise RunError("fairness", f"accuracies {values.shape} and test sizes {sizes.shape}", "Give one of each per client")
+        raise RunError(
+            "fairness",
+            f"accuracies {values.shape} and test sizes {sizes.shape}",
+            "Give one of each per client",
+        )
     tested = (sizes > 0) & ~np.isnan(values)
     kept = values[tested]
     if not len(kept):
@@ -77,7 +82,8 @@ def weighted_mean(values: ArrayLike, examples: ArrayLike) -> float:
 
 
 def ecdf(accuracy: ArrayLike) -> tuple[Floats, Floats]:
-    """Where the empirical distribution steps up, and to what: F(a) = share of clients with accuracy <= a, right-continuous.
+    """Where the empirical distribution steps up, and to what: F(a) = share of clients with accuracy
+    <= a, right-continuous.
 
     >>> ecdf([0.5, 1.0, 0.5, float("nan")])
     (array([0.5, 1. ]), array([0.66666667, 1.        ]))

@@ -1,7 +1,8 @@
 """Who gets to train, and how evenly: figures over the counts of a run (METHODS 9.4).
 
-The Jain index is 1 when everybody was chosen equally often and m / K when always the same m clients were; the Gini coefficient
-runs the other way, from 0 to nearly 1. Both are nan before anybody was chosen: not known yet.
+The Jain index is 1 when everybody was chosen equally often and m / K when always the same m clients
+were; the Gini coefficient runs the other way, from 0 to nearly 1. Both are nan before anybody was
+chosen: not known yet.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ class Participation:
     gini: float
     jain: float
     share_never: float  # of all clients, never chosen
-    rounds_since: Ints  # (K,) since each client was last chosen; all rounds so far for those who never were
-    mean_by_snr_tercile: tuple[float, float, float] | None = None  # times chosen, mean over the worst to the best channels
+    # (K,) since each client was last chosen; all rounds so far for those who never were
+    rounds_since: Ints
+    # times chosen, mean over the worst to the best channels
+    mean_by_snr_tercile: tuple[float, float, float] | None = None
 
     @property
     def longest_wait(self) -> int:
@@ -46,7 +49,11 @@ def participation(
     """
     times, last = np.asarray(times_selected, np.int64), np.asarray(last_selected, np.int64)
     if times.ndim != 1 or times.shape != last.shape or not len(times):
-        raise RunError("participation", f"counts {times.shape} and rounds {last.shape}", "Give one of each per client")
+        raise RunError(
+            "participation",
+            f"counts {times.shape} and rounds {last.shape}",
+            "Give one of each per client",
+        )
     return Participation(
         fewest=int(times.min()),
         most=int(times.max()),
@@ -82,13 +89,18 @@ def gini(times: Ints) -> float:
 
 
 def tercile_means(times: Ints, snr: ArrayLike) -> tuple[float, float, float]:
-    """Mean counts of the third of clients with the worst, the middling and the best channels; nan where a third is empty.
+    """Mean counts of the third of clients with the worst, the middling and the best channels; nan
+    where a third is empty.
 
     Equal SNRs are ranked by id; when K is not a multiple of 3 the worse thirds are the larger ones.
     """
     quality: Floats = np.asarray(snr, np.float64)
     if quality.shape != times.shape or np.isnan(quality).any():
-        raise RunError("participation", "not every client has a signal-to-noise ratio", "Leave snr out, or give one per client")
+        raise RunError(
+            "participation",
+            "not every client has a signal-to-noise ratio",
+            "Leave snr out, or give one per client",
+        )
     thirds = np.array_split(times[np.argsort(quality, kind="stable")], 3)
     worst, middle, best = (float(third.mean()) if len(third) else float("nan") for third in thirds)
     return worst, middle, best

@@ -1,9 +1,11 @@
-"""What it took to reach an accuracy: rounds, bytes, simulated time and energy, and when a run stopped getting better.
+"""What it took to reach an accuracy: rounds, bytes, simulated time and energy, and when a run
+stopped getting better.
 
-METHODS 9.6, after paper 002: R is the first of three CONSECUTIVE evaluations at or above the target; ``first_hit`` the first
-single one. METHODS 6.6: the plateau is the first evaluation that the best of the next ten exceeds by less than half a point.
-A target that was not reached has no number: it is censored, None, printed ``>T``. Costs run up to and including the round that
-is named, round 0 (measuring the clients) included.
+METHODS 9.6, after paper 002: R is the first of three CONSECUTIVE evaluations at or above the
+target; ``first_hit`` the first single one. METHODS 6.6: the plateau is the first evaluation that
+the best of the next ten exceeds by less than half a point. A target that was not reached has no
+number: it is censored, None, printed ``>T``. Costs run up to and including the round that is named,
+round 0 (measuring the clients) included.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ class ToTarget:
         return {**asdict(self), "censored": self.censored, "text": self.text}
 
 
-def to_target(records: Sequence[RoundRecord], target: float, *, consecutive: int = CONSECUTIVE) -> ToTarget:
+def to_target(
+    records: Sequence[RoundRecord], target: float, *, consecutive: int = CONSECUTIVE
+) -> ToTarget:
     """Rounds, bytes, simulated seconds and joules until an accuracy was held.
 
     >>> def played(t, accuracy): return RoundRecord(t, (), {}, {}, (), accuracy, 0.0, 0.0, {})
@@ -65,14 +69,19 @@ def to_target(records: Sequence[RoundRecord], target: float, *, consecutive: int
     '>5'
     """
     if not 0 <= target <= 1:
-        raise RunError("target", f"{target} is no accuracy", "Give a number from 0 to 1, for example 0.9")
+        raise RunError(
+            "target", f"{target} is no accuracy", "Give a number from 0 to 1, for example 0.9"
+        )
     if consecutive < 1:
         raise RunError("target", f"{consecutive} consecutive evaluations", "Give at least 1")
     rounds, accuracy = evaluations(records)
     good = accuracy >= target
     held, hits = first_held(accuracy, target, consecutive), np.flatnonzero(good)
     window = None if held is None else accuracy[held : held + consecutive]
-    reached, first = (None if held is None else rounds[held]), (rounds[hits[0]] if len(hits) else None)
+    reached, first = (
+        (None if held is None else rounds[held]),
+        (rounds[hits[0]] if len(hits) else None),
+    )
     return ToTarget(
         target=float(target),
         last_round=records[-1].round if records else 0,
@@ -94,7 +103,9 @@ def first_held(accuracies: ArrayLike, target: float, consecutive: int = CONSECUT
     (3, None)
     """
     good = np.asarray(accuracies) >= target
-    return next((i for i in range(len(good) - consecutive + 1) if good[i : i + consecutive].all()), None)
+    return next(
+        (i for i in range(len(good) - consecutive + 1) if good[i : i + consecutive].all()), None
+    )
 
 
 @dataclass(frozen=True)
@@ -106,10 +117,13 @@ class Plateau:
     accuracy: float | None
 
 
-def to_plateau(records: Sequence[RoundRecord], *, window: int = PLATEAU_WINDOW, margin: float = PLATEAU_MARGIN) -> Plateau:
+def to_plateau(
+    records: Sequence[RoundRecord], *, window: int = PLATEAU_WINDOW, margin: float = PLATEAU_MARGIN
+) -> Plateau:
     """The first evaluation that the best of the next ``window`` exceeds by less than ``margin``.
 
-    Differs from a looser reading: the whole window must have been seen, so the last ten evaluations are never a plateau.
+    Differs from a looser reading: the whole window must have been seen, so the last ten evaluations
+    are never a plateau.
 
     >>> def played(t, accuracy): return RoundRecord(t, (), {}, {}, (), accuracy, 0.0, 0.0, {})
     >>> to_plateau([played(t, min(t, 4) / 10) for t in range(20)]).round
@@ -128,8 +142,12 @@ def evaluations(records: Sequence[RoundRecord]) -> tuple[list[int], Any]:
     return [t for t, _ in measured], np.array([a for _, a in measured], np.float64)
 
 
-def _until(records: Sequence[RoundRecord], last: int | None, name: Literal["seconds", "joules"]) -> float | None:
-    """What was spent up to and including a round; None if it was never reached, or not accounted for."""
+def _until(
+    records: Sequence[RoundRecord], last: int | None, name: Literal["seconds", "joules"]
+) -> float | None:
+    """What was spent up to and including a round; None if it was never reached, or not accounted
+    for.
+    """
     if last is None:
         return None
     total = math.fsum(_spent(r, name) for r in records if r.round <= last)
@@ -138,7 +156,11 @@ def _until(records: Sequence[RoundRecord], last: int | None, name: Literal["seco
 
 def _spent(record: RoundRecord, name: Literal["seconds", "joules"]) -> float:
     measured = record.measured_joules
-    return measured if name == "joules" and not math.isnan(measured) else float(getattr(record.cost, name))
+    return (
+        measured
+        if name == "joules" and not math.isnan(measured)
+        else float(getattr(record.cost, name))
+    )
 
 
 def _bytes_until(records: Sequence[RoundRecord], last: int) -> int:
@@ -150,7 +172,9 @@ def _bytes_until(records: Sequence[RoundRecord], last: int) -> int:
 
 @dataclass(frozen=True)
 class OverSeeds:
-    """Rounds to one target over several seeds; a censored run counts as its last round, so the mean is then a lower bound."""
+    """Rounds to one target over several seeds; a censored run counts as its last round, so the
+    mean is then a lower bound.
+    """
 
     target: float
     num_runs: int
@@ -169,13 +193,23 @@ class OverSeeds:
         '>45.8 (2 of 5 censored)'
         """
         mean = f"{self.rounds:.1f}"
-        return f">{mean} ({self.num_censored} of {self.num_runs} censored)" if self.num_censored else mean
+        return (
+            f">{mean} ({self.num_censored} of {self.num_runs} censored)"
+            if self.num_censored
+            else mean
+        )
 
 
 def over_seeds(runs: Sequence[ToTarget]) -> OverSeeds:
-    """The figures of several runs of one method, with the number of those that never reached the target."""
+    """The figures of several runs of one method, with the number of those that never reached the
+    target.
+    """
     if not runs or len({run.target for run in runs}) != 1:
-        raise RunError("targets", "no runs, or runs with different targets", "Give the runs of one method and one target")
+        raise RunError(
+            "targets",
+            "no runs, or runs with different targets",
+            "Give the runs of one method and one target",
+        )
 
     def mean(name: str) -> float | None:
         values = [getattr(run, name) for run in runs if getattr(run, name) is not None]
@@ -185,7 +219,9 @@ def over_seeds(runs: Sequence[ToTarget]) -> OverSeeds:
         target=runs[0].target,
         num_runs=len(runs),
         num_censored=sum(run.censored for run in runs),
-        rounds=float(np.mean([run.last_round if run.rounds is None else run.rounds for run in runs])),
+        rounds=float(
+            np.mean([run.last_round if run.rounds is None else run.rounds for run in runs])
+        ),
         bytes=mean("bytes"),
         seconds=mean("seconds"),
         joules=mean("joules"),
@@ -195,7 +231,9 @@ def over_seeds(runs: Sequence[ToTarget]) -> OverSeeds:
 
 @dataclass(frozen=True)
 class Reduction:
-    """How much less than a baseline: 1 - R / R_base. With censored runs on one side it is only a bound."""
+    """How much less than a baseline: 1 - R / R_base. With censored runs on one side it is only a
+    bound.
+    """
 
     value: float | None  # None: censored on both sides, nothing can be said
     bound: Literal["", "at least", "at most"] = ""
@@ -207,18 +245,23 @@ class Reduction:
         >>> Reduction(0.25).text, Reduction(0.5, "at least").text, Reduction(None).text
         ('25.0 %', 'at least 50.0 %', 'not known')
         """
-        return "not known" if self.value is None else f"{self.bound} {100 * self.value:.1f} %".strip()
+        return (
+            "not known" if self.value is None else f"{self.bound} {100 * self.value:.1f} %".strip()
+        )
 
 
 def reduction(ours: OverSeeds, baseline: OverSeeds) -> Reduction:
     """Rounds saved against a baseline on the same target."""
     if ours.target != baseline.target:
-        raise RunError("targets", f"{ours.target} against {baseline.target}", "Compare runs on one target")
+        raise RunError(
+            "targets", f"{ours.target} against {baseline.target}", "Compare runs on one target"
+        )
     return saving((ours.rounds, ours.num_censored), (baseline.rounds, baseline.num_censored))
 
 
 def saving(ours: tuple[float, int], baseline: tuple[float, int]) -> Reduction:
-    """What was saved against a baseline; of each what was spent, and in how many seeds the target was never reached.
+    """What was saved against a baseline; of each what was spent, and in how many seeds the target
+    was never reached.
 
     >>> saving((30.0, 0), (60.0, 0)).text, saving((30.0, 0), (60.0, 1)).text, saving((60.0, 2), (60.0, 1)).text
     ('50.0 %', 'at least 50.0 %', 'not known')
@@ -230,7 +273,9 @@ def saving(ours: tuple[float, int], baseline: tuple[float, int]) -> Reduction:
 
 
 def target_row(found: Mapping[str, Any]) -> dict[str, str]:
-    """The figures of :meth:`ToTarget.as_dict` in the words of a table; ``-`` where a censored run has no number."""
+    """The figures of :meth:`ToTarget.as_dict` in the words of a table; ``-`` where a censored
+    run has no number.
+    """
 
     def shown(key: str, scale: float, digits: int) -> str:
         return "-" if found[key] is None else f"{found[key] / scale:.{digits}f}"

@@ -1,4 +1,6 @@
-"""How the models that come back become the next one: ``aggregate(model, ends, *, options) -> model``."""
+"""How the models that come back become the next one: ``aggregate(model, ends, *, options) ->
+model``.
+"""
 
 from __future__ import annotations
 

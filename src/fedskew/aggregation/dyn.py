@@ -1,11 +1,12 @@
 """Each client's loss is bent so that all clients' optima come to agree (FedDyn).
 
-Acar et al.: "Federated Learning Based on Dynamic Regularization", ICLR 2021, Algorithm 1.
-Client: minimise f_i(w) - <h_i, w> + (alpha / 2) |w - W|^2, then h_i <- h_i - alpha (W_i - W).
-Server: h <- h - (alpha / K) sum_S (W_i - W); W <- mean_S W_i - h / alpha. Uniform mean; K counts ALL clients.
+Acar et al.: "Federated Learning Based on Dynamic Regularization", ICLR 2021, Algorithm 1. Client:
+minimise f_i(w) - <h_i, w> + (alpha / 2) |w - W|^2, then h_i <- h_i - alpha (W_i - W). Server: h <-
+h - (alpha / K) sum_S (W_i - W); W <- mean_S W_i - h / alpha. Uniform mean; K counts ALL clients.
 
-With tiny alpha and few clients a round -h / alpha can blow up: gradients are clipped at length ``clip_norm`` (METHODS 5).
-State is kept for clients that were ever chosen and would lie at the clients on a fleet: it does not travel.
+With tiny alpha and few clients a round -h / alpha can blow up: gradients are clipped at length
+``clip_norm`` (METHODS 5). State is kept for clients that were ever chosen and would lie at the
+clients on a fleet: it does not travel.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from fedskew.errors import RecipeError
 from fedskew.types import Ends, LocalJob, Memory, Params, Stateful
 
 
-def step(memory: Memory, model: Params, ends: Ends, *, alpha: float = 0.01, clip_norm: float = 10.0) -> tuple[Params, Memory]:
+def step(
+    memory: Memory, model: Params, ends: Ends, *, alpha: float = 0.01, clip_norm: float = 10.0
+) -> tuple[Params, Memory]:
     """Mean model shifted by the server's share of all drifts."""
     n = ends.layout.num_weights
     moved = average(ends, normalised(ends, "uniform"))
@@ -37,7 +40,12 @@ def step(memory: Memory, model: Params, ends: Ends, *, alpha: float = 0.01, clip
 
 
 def corrections(
-    memory: Memory, clients: Sequence[int], num_weights: int, *, alpha: float = 0.01, clip_norm: float = 10.0
+    memory: Memory,
+    clients: Sequence[int],
+    num_weights: int,
+    *,
+    alpha: float = 0.01,
+    clip_norm: float = 10.0,
 ) -> Params:
     """-h_i, the gradient of the linear term."""
     own, pull = memory.get("own", {}), np.zeros((len(clients), num_weights), np.float32)
@@ -52,7 +60,9 @@ def with_penalty(job: LocalJob, *, alpha: float = 0.01, clip_norm: float = 10.0)
     if alpha <= 0:
         raise RecipeError("aggregation.alpha", f"{alpha} is not positive", "Example: alpha = 0.01")
     if job.prox_mu:
-        raise RecipeError("local.prox_mu", "FedDyn brings its own quadratic term", "Set local.prox_mu = 0")
+        raise RecipeError(
+            "local.prox_mu", "FedDyn brings its own quadratic term", "Set local.prox_mu = 0"
+        )
     return replace(job, prox_mu=alpha, clip_norm=clip_norm)
 
 

@@ -1,7 +1,8 @@
 """The server keeps moving in the direction of past rounds (FedAvgM).
 
-Hsu, Qi, Brown: "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification", 2019,
-section 3.3. v <- beta v + (W - mean W_i), starting at the first pseudo-gradient; W <- W - server_lr v. Paper 004: beta = 0.7.
+Hsu, Qi, Brown: "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
+Classification", 2019, section 3.3. v <- beta v + (W - mean W_i), starting at the first
+pseudo-gradient; W <- W - server_lr v. Paper 004: beta = 0.7.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""Each client corrects its steps by how its own gradients usually differ from everybody's (SCAFFOLD).
+"""Each client corrects its steps by how its own gradients usually differ from everybody's
+(SCAFFOLD).
 
-Karimireddy et al.: "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML 2020, Algorithm 1, option II.
-Client: g <- g - c_i + c at every step; c_i+ = c_i - c + (W - W_i) / (steps lr). Server: W <- W + server_lr mean(W_i - W),
-c <- c + (|S| / K) mean(c_i+ - c_i).
+Karimireddy et al.: "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML 2020,
+Algorithm 1, option II. Client: g <- g - c_i + c at every step; c_i+ = c_i - c + (W - W_i) / (steps
+lr). Server: W <- W + server_lr mean(W_i - W), c <- c + (|S| / K) mean(c_i+ - c_i).
 
-Plain SGD only: with momentum, Adam or a proximal term (W - W_i) / (steps lr) is no mean gradient, so that is refused. State is
-kept for clients that were ever chosen: one vector of the model's size each.
+Plain SGD only: with momentum, Adam or a proximal term (W - W_i) / (steps lr) is no mean gradient,
+so that is refused. State is kept for clients that were ever chosen: one vector of the model's size
+each.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from fedskew.errors import RecipeError
 from fedskew.types import Ends, LocalJob, Memory, Params, Stateful
 
 
-def step(memory: Memory, model: Params, ends: Ends, *, server_lr: float = 1.0) -> tuple[Params, Memory]:
+def step(
+    memory: Memory, model: Params, ends: Ends, *, server_lr: float = 1.0
+) -> tuple[Params, Memory]:
     """Uniform mean of the updates, and new control variates for everyone who trained."""
     n = ends.layout.num_weights
     moved = average(ends, normalised(ends, "uniform"))
@@ -35,7 +39,9 @@ def step(memory: Memory, model: Params, ends: Ends, *, server_lr: float = 1.0) -
     return moved, {"common": common + change / np.float32(ends.num_clients), "own": own}
 
 
-def corrections(memory: Memory, clients: Sequence[int], num_weights: int, *, server_lr: float = 1.0) -> Params:
+def corrections(
+    memory: Memory, clients: Sequence[int], num_weights: int, *, server_lr: float = 1.0
+) -> Params:
     """c - c_i for each client; zero before anybody has trained."""
     common = memory.get("common", np.zeros(num_weights, np.float32))
     own = memory.get("own", {})
@@ -46,7 +52,9 @@ def plain_sgd(job: LocalJob, *, server_lr: float = 1.0) -> LocalJob:
     """The job, if control variates have a meaning for it."""
     if job.optimizer != "sgd" or job.momentum or job.prox_mu or job.weight_decay or job.clip_norm:
         what = "needs plain SGD: under adam, momentum, decay, clipping or a proximal term its variates are no gradients"
-        raise RecipeError("aggregation.scaffold", what, "Set local.optimizer = 'sgd' and the others to 0")
+        raise RecipeError(
+            "aggregation.scaffold", what, "Set local.optimizer = 'sgd' and the others to 0"
+        )
     return job
 
 

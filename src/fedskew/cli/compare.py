@@ -1,4 +1,6 @@
-"""``fedskew compare | report | export``: several methods on one federation, and what a person looks at afterwards."""
+"""``fedskew compare | report | export``: several methods on one federation, and what a person
+looks at afterwards.
+"""
 
 from __future__ import annotations
 
@@ -49,23 +51,40 @@ Cell = tuple[Contender, int, Path]
 
 
 def compare(
-    recipe: Annotated[list[str], typer.Argument(help="Shipped recipes or TOML files; the first one is the baseline.")],
+    recipe: Annotated[
+        list[str],
+        typer.Argument(help="Shipped recipes or TOML files; the first one is the baseline."),
+    ],
     data: Annotated[str | None, typer.Option(help="Shorthand for --set data.use=...")] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="[RECIPE:]TABLE.OPTION=VALUE", help="Change an option of all recipes, or of one."),
+        typer.Option(
+            "--set",
+            metavar="[RECIPE:]TABLE.OPTION=VALUE",
+            help="Change an option of all recipes, or of one.",
+        ),
     ] = None,
     seeds: Annotated[str, typer.Option(help="0-4, or 1,5,9.")] = "0-4",
-    budget: Annotated[str, typer.Option(help=f"Compare at equal {', '.join(get_args(Resource))}.")] = "rounds",
-    target: Annotated[float | None, typer.Option(help="Accuracy to reach, for example 0.9.")] = None,
+    budget: Annotated[
+        str, typer.Option(help=f"Compare at equal {', '.join(get_args(Resource))}.")
+    ] = "rounds",
+    target: Annotated[
+        float | None, typer.Option(help="Accuracy to reach, for example 0.9.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where cells are kept and looked for.")] = Path("runs"),
     report: Annotated[Path | None, typer.Option(help="Also write a report: one HTML file.")] = None,
     workers: Annotated[int, typer.Option(min=0, help="Runs at a time; 0 = one per core.")] = 0,
-    live: Annotated[bool, typer.Option("--live", help="Serve the report on this machine while the runs go on.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Serve the report on this machine while the runs go on.")
+    ] = False,
     as_json: JsonFlag = False,
     references: ReferencesFlag = None,
     same_training: Annotated[
-        bool, typer.Option("--same-training", help="Clients train as the first recipe says: epochs, batch, lr, optimiser ...")
+        bool,
+        typer.Option(
+            "--same-training",
+            help="Clients train as the first recipe says: epochs, batch, lr, optimiser ...",
+        ),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
 ) -> None:
@@ -79,13 +98,21 @@ def compare(
     if want_references(contenders, references):
         contenders, tuned = add_references(contenders)
     cells = [(one, seed, cell(out, one, seed)) for one in contenders for seed in numbers]
-    err_console.print(Text(f"all methods on one federation: {shared_text(contenders[0].recipe)}"), soft_wrap=True)
+    err_console.print(
+        Text(f"all methods on one federation: {shared_text(contenders[0].recipe)}"), soft_wrap=True
+    )
     if note := training_note({one.label: one.recipe for one in contenders[:named]}):
-        err_console.print(Text(f"{note}. --same-training makes it that of {contenders[0].label}"), soft_wrap=True)
+        err_console.print(
+            Text(f"{note}. --same-training makes it that of {contenders[0].label}"), soft_wrap=True
+        )
     if len(contenders) > named:
         added = ", ".join(one.label for one in contenders[named:])
         err_console.print(
-            Text(f"added for the reference rows: {added}; --no-references leaves them out", style="dim"), soft_wrap=True
+            Text(
+                f"added for the reference rows: {added}; --no-references leaves them out",
+                style="dim",
+            ),
+            soft_wrap=True,
         )
     labels = {one.fingerprint: one.label for one in contenders}
     with watching([folder for *_, folder in cells], live, labels, resource, target, references):
@@ -112,8 +139,18 @@ def watching(
         return
     from fedskew.report.live import Watched, live_page
 
-    watched = Watched(folders, labels, budget=budget, target=target, commands=[command_of()], references=references)
-    with live_page(watched, lambda address: err_console.print(Text(f"live: {address}", style="bold"), soft_wrap=True)):
+    watched = Watched(
+        folders,
+        labels,
+        budget=budget,
+        target=target,
+        commands=[command_of()],
+        references=references,
+    )
+    with live_page(
+        watched,
+        lambda address: err_console.print(Text(f"live: {address}", style="bold"), soft_wrap=True),
+    ):
         yield
 
 
@@ -124,56 +161,93 @@ def cell(out: Path, contender: Contender, seed: int) -> Path:
 
 
 def want_references(contenders: Sequence[Contender], asked: bool | None) -> bool:
-    """Whether reference rows are to be made: if somebody asks, or by itself where a method is personalised."""
+    """Whether reference rows are to be made: if somebody asks, or by itself where a method is
+    personalised.
+    """
     tested = contenders[0].recipe["data"]["client_test"] != "none"
     if asked and not tested:
-        raise RecipeError("--references", "clients have no test sets", "Set data.client_test to split or matched")
-    return tested and (any(is_personalised(one.recipe) for one in contenders) if asked is None else asked)
+        raise RecipeError(
+            "--references", "clients have no test sets", "Set data.client_test to split or matched"
+        )
+    return tested and (
+        any(is_personalised(one.recipe) for one in contenders) if asked is None else asked
+    )
 
 
 def run_missing(
-    cells: Sequence[Cell], workers: int, quiet: bool, tuned: Contender | None = None, optional: Sequence[Contender] = ()
+    cells: Sequence[Cell],
+    workers: int,
+    quiet: bool,
+    tuned: Contender | None = None,
+    optional: Sequence[Contender] = (),
 ) -> None:
     """Run cells that are not complete, over the cores; a cell that was killed goes on where it was.
 
-    ``tuned`` is also to have its reference rows; what fails of those, or of ``optional`` methods, is said and does no harm.
+    ``tuned`` is also to have its reference rows; what fails of those, or of ``optional`` methods,
+    is said and does no harm.
     """
     reused = sum((folder / RESULT).is_file() for *_, folder in cells)
     missing = sorted((c for c in cells if not _complete(c, tuned)), key=lambda c: -_cost(c[0]))
     if reused:
-        err_console.print(f"{reused} of {len(cells)} runs are there already", style="dim", highlight=False)
+        err_console.print(
+            f"{reused} of {len(cells)} runs are there already", style="dim", highlight=False
+        )
     if not missing:
         return
     from fedskew.experiment.schedule import Job, run_all
     from fedskew.runtime.local.tasks import usable_cores
 
-    jobs = [Job(one.recipe, seed, str(folder), resume=True, references=one is tuned) for one, seed, folder in missing]
+    jobs = [
+        Job(one.recipe, seed, str(folder), resume=True, references=one is tuned)
+        for one, seed, folder in missing
+    ]
     titles = [f"{one.label}, seed {seed}" for one, seed, _ in missing]
-    with _stoppable(), ManyRuns(titles, missing[0][0].recipe["run"]["rounds"], err_console, quiet=quiet) as progress:
+    with (
+        _stoppable(),
+        ManyRuns(
+            titles, missing[0][0].recipe["run"]["rounds"], err_console, quiet=quiet
+        ) as progress,
+    ):
         outcomes = run_all(jobs, workers or usable_cores(), progress.advance, progress.refer)
-    _report_failures(cells, [(*c, o.error) for c, o in zip(missing, outcomes, strict=True) if o.summary is None], optional)
+    _report_failures(
+        cells,
+        [(*c, o.error) for c, o in zip(missing, outcomes, strict=True) if o.summary is None],
+        optional,
+    )
 
 
 def _complete(cell: Cell, tuned: Contender | None) -> bool:
     contender, _, folder = cell
-    return (folder / RESULT).is_file() and (contender is not tuned or set(read_references(folder)) >= set(COMPUTED))
+    return (folder / RESULT).is_file() and (
+        contender is not tuned or set(read_references(folder)) >= set(COMPUTED)
+    )
 
 
 def _report_failures(
-    cells: Sequence[Cell], failed: Sequence[tuple[Contender, int, Path, str]], optional: Sequence[Contender]
+    cells: Sequence[Cell],
+    failed: Sequence[tuple[Contender, int, Path, str]],
+    optional: Sequence[Contender],
 ) -> None:
     """Say what failed; stop unless it was only for reference rows."""
-    fatal = [(one, folder) for one, _, folder, _ in failed if one not in optional and not (folder / RESULT).is_file()]
+    fatal = [
+        (one, folder)
+        for one, _, folder, _ in failed
+        if one not in optional and not (folder / RESULT).is_file()
+    ]
     for one, _, folder, error in failed:
         word = "error" if (one, folder) in fatal else "no reference rows:"
         err_console.print(f"{word} {error}", markup=False, highlight=False, soft_wrap=True)
     if fatal:
         what = f"{len(fatal)} of {len(cells)} runs failed, {len(cells) - len(fatal)} are complete"
-        raise RunError("compare", what, "Correct it, then give the same command: complete runs are kept")
+        raise RunError(
+            "compare", what, "Correct it, then give the same command: complete runs are kept"
+        )
 
 
 def _cost(contender: Contender) -> float:
-    """Expected work of a run up to a factor: the longest go first, so that no core idles at the end."""
+    """Expected work of a run up to a factor: the longest go first, so that no core idles at the
+    end.
+    """
     local, run = contender.recipe["local"], contender.recipe["run"]
     steps = float(local["epochs"]) / min(float(local["batch"]), 256.0)
     return steps * float(run["rounds"]) * float(run["clients_per_round"])
@@ -184,7 +258,9 @@ def _stoppable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        err_console.print("stopped; finished rounds are on disk, the same command goes on", highlight=False)
+        err_console.print(
+            "stopped; finished rounds are on disk, the same command goes on", highlight=False
+        )
         raise SystemExit(130) from None
 
 
@@ -192,10 +268,16 @@ def show(comparison: Comparison, budget: Resource, target: float | None, as_json
     """Print the table, or all of it as JSON."""
     table = comparison.table(target=target, budget=budget)
     if as_json:
-        facts = {"budget": budget, "budget_size": table.budget_size, "target": target, "notes": list(table.notes)}
+        facts = {
+            "budget": budget,
+            "budget_size": table.budget_size,
+            "target": target,
+            "notes": list(table.notes),
+        }
         runs = [str(history.folder) for _, history in comparison.histories]
         scores = {
-            key: [r for r in table.as_rows() if r["reference"] == (key == "references")] for key in ("scores", "references")
+            key: [r for r in table.as_rows() if r["reference"] == (key == "references")]
+            for key in ("scores", "references")
         }
         print(json.dumps(no_nan({**facts, **scores, "runs": runs}), indent=2))
         return
@@ -216,7 +298,9 @@ def read_seeds(text: str) -> list[int]:
             first, dash, last = part.partition("-")
             numbers += range(int(first), int(last) + 1) if dash else [int(first)]
     except ValueError:
-        raise RecipeError("--seeds", f"'{text}' is not a list of seeds", "Examples: 0-4, or 1,5,9") from None
+        raise RecipeError(
+            "--seeds", f"'{text}' is not a list of seeds", "Examples: 0-4, or 1,5,9"
+        ) from None
     if not numbers or min(numbers) < 0:
         raise RecipeError("--seeds", f"'{text}' names no seeds", "Examples: 0-4, or 1,5,9")
     return list(dict.fromkeys(numbers))
@@ -231,56 +315,99 @@ def _resource(text: str) -> Resource:
 
 def _check_target(target: float | None) -> None:
     if target is not None and not 0 < target <= 1:
-        raise RecipeError("--target", f"{target} is not an accuracy", "Give a share, for example 0.9")
+        raise RecipeError(
+            "--target", f"{target} is not an accuracy", "Give a share, for example 0.9"
+        )
 
 
 # ---------------------------------------------------------------- report
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders that hold some.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The HTML file to write.")] = Path("report.html"),
-    budget: Annotated[str, typer.Option(help=f"Compare at equal {', '.join(get_args(Resource))}.")] = "rounds",
-    target: Annotated[float | None, typer.Option(help="Accuracy to reach, for example 0.9.")] = None,
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders that hold some.")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The HTML file to write.")] = Path(
+        "report.html"
+    ),
+    budget: Annotated[
+        str, typer.Option(help=f"Compare at equal {', '.join(get_args(Resource))}.")
+    ] = "rounds",
+    target: Annotated[
+        float | None, typer.Option(help="Accuracy to reach, for example 0.9.")
+    ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(metavar="METHOD", help="Whom the others are compared with; by default the first that is found."),
+        typer.Option(
+            metavar="METHOD",
+            help="Whom the others are compared with; by default the first that is found.",
+        ),
     ] = None,
     references: ReferencesFlag = None,
 ) -> None:
-    """Write one HTML file that shows runs of one federation: curves, who was chosen, plans, clients, bytes, failures."""
+    """Write one HTML file that shows runs of one federation: curves, who was chosen, plans,
+    clients, bytes, failures.
+    """
     resource = _resource(budget)
     _check_target(target)
     if out.is_dir():
-        raise RecipeError("--out", f"{out} is a folder", "Give the name of a file, for example report.html")
+        raise RecipeError(
+            "--out", f"{out} is a folder", "Give the name of a file, for example report.html"
+        )
     comparison = Comparison.read(*runs, references=references)
-    write_report(comparison.against(baseline) if baseline else comparison, out, resource, target, [command_of()])
+    write_report(
+        comparison.against(baseline) if baseline else comparison,
+        out,
+        resource,
+        target,
+        [command_of()],
+    )
 
 
-def write_report(comparison: Comparison, path: Path, budget: Resource, target: float | None, commands: Sequence[str]) -> None:
+def write_report(
+    comparison: Comparison,
+    path: Path,
+    budget: Resource,
+    target: float | None,
+    commands: Sequence[str],
+) -> None:
     """Write the page and say how to open it."""
     from fedskew.report.page import save_page
 
     save_page(comparison, path, budget=budget, target=target, commands=commands)
     size = path.stat().st_size / 1e6
-    err_console.print(Text(f"report: {path} ({size:.1f} MB); open it in any browser, it needs no network"), soft_wrap=True)
+    err_console.print(
+        Text(f"report: {path} ({size:.1f} MB); open it in any browser, it needs no network"),
+        soft_wrap=True,
+    )
 
 
 # ---------------------------------------------------------------- export
 
 
 def export(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders that hold some.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders that hold some.")
+    ],
     tables: Annotated[
-        Path | None, typer.Option(help="Folder for tidy tables: rounds, choices, transfers, clients, scores.")
+        Path | None,
+        typer.Option(help="Folder for tidy tables: rounds, choices, transfers, clients, scores."),
     ] = None,
-    figures: Annotated[Path | None, typer.Option(help="Folder for figures for papers, PNG and SVG.")] = None,
-    mlflow: Annotated[str | None, typer.Option(metavar="URI", help="An MLflow tracking store.")] = None,
-    tensorboard: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder for TensorBoard.")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Folder for figures for papers, PNG and SVG.")
+    ] = None,
+    mlflow: Annotated[
+        str | None, typer.Option(metavar="URI", help="An MLflow tracking store.")
+    ] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder for TensorBoard.")
+    ] = None,
 ) -> None:
     """Hand runs on: tidy Parquet tables, figures for papers, MLflow, TensorBoard."""
     if tables is None and figures is None and mlflow is None and tensorboard is None:
-        raise RecipeError("export", "nothing is asked for", "Give --tables, --figures, --mlflow or --tensorboard")
+        raise RecipeError(
+            "export", "nothing is asked for", "Give --tables, --figures, --mlflow or --tensorboard"
+        )
     comparison = Comparison.read(*runs)
     if tables is not None:
         from fedskew.report.exports import to_parquet
@@ -297,7 +424,9 @@ def export(
     if tensorboard is not None:
         from fedskew.report.exports import to_tensorboard
 
-        _say(f"{to_tensorboard(comparison, tensorboard)} runs written; look: tensorboard --logdir {tensorboard}")
+        _say(
+            f"{to_tensorboard(comparison, tensorboard)} runs written; look: tensorboard --logdir {tensorboard}"
+        )
 
 
 def _say(text: str) -> None:

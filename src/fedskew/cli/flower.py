@@ -1,4 +1,6 @@
-"""``fedskew flower new | up | run | status | admit | restart | down``: a recipe on a fleet, from an empty folder to TLS."""
+"""``fedskew flower new | up | run | status | admit | restart | down``: a recipe on a fleet, from
+an empty folder to TLS.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,15 @@ from rich.table import Table
 from fedskew import recipe as recipes
 from fedskew.deploy import local_fleet
 from fedskew.deploy.app import write_app
-from fedskew.deploy.flower_cli import CONNECTION, call, check_reachable, environment, list_runs, program, run_config
+from fedskew.deploy.flower_cli import (
+    CONNECTION,
+    call,
+    check_reachable,
+    environment,
+    list_runs,
+    program,
+    run_config,
+)
 from fedskew.deploy.flower_cli import write_connection as connect
 from fedskew.deploy.keys import private_folder
 from fedskew.deploy.local_fleet import Fleet, read_fleet
@@ -25,10 +35,20 @@ from fedskew.deploy.traffic import FLEET, Direction, compare
 from fedskew.errors import RecipeError, RunError
 from fedskew.records import RESULT, read_json
 
-app = typer.Typer(help="The same recipe on a real fleet, with Flower.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="The same recipe on a real fleet, with Flower.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 out_console = Console()
 Home = Annotated[
-    Path, typer.Option("--home", envvar="FEDSKEW_FLEET", metavar="DIR", help="Folder of the fleet: logs, keys, what runs.")
+    Path,
+    typer.Option(
+        "--home",
+        envvar="FEDSKEW_FLEET",
+        metavar="DIR",
+        help="Folder of the fleet: logs, keys, what runs.",
+    ),
 ]
 HOME = Path(".fleet")
 
@@ -40,8 +60,13 @@ def _print(text: str) -> None:
 @app.command()
 def new(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the app.")],
-    recipe: Annotated[str, typer.Option(help="Name of a shipped recipe, or a TOML file.")] = "fedavg",
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="TABLE.OPTION=VALUE", help="Change an option.")] = None,
+    recipe: Annotated[
+        str, typer.Option(help="Name of a shipped recipe, or a TOML file.")
+    ] = "fedavg",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="TABLE.OPTION=VALUE", help="Change an option."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Root of every random stream.")] = 0,
 ) -> None:
     """Write a Flower app from a recipe: five short files."""
@@ -52,10 +77,18 @@ def new(
 
 @app.command()
 def up(
-    nodes: Annotated[int, typer.Option(min=0, help="SuperNodes on this machine: clients 0 to N-1.")] = 4,
-    tls: Annotated[bool, typer.Option("--tls", help="Encrypt, and admit registered nodes only.")] = False,
-    host: Annotated[str, typer.Option(help="Address the SuperLink listens on.")] = local_fleet.LOOPBACK,
-    simulation: Annotated[bool, typer.Option("--simulation", help="Virtual nodes on Ray instead of SuperNodes.")] = False,
+    nodes: Annotated[
+        int, typer.Option(min=0, help="SuperNodes on this machine: clients 0 to N-1.")
+    ] = 4,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Encrypt, and admit registered nodes only.")
+    ] = False,
+    host: Annotated[
+        str, typer.Option(help="Address the SuperLink listens on.")
+    ] = local_fleet.LOOPBACK,
+    simulation: Annotated[
+        bool, typer.Option("--simulation", help="Virtual nodes on Ray instead of SuperNodes.")
+    ] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Its port; 0 = a free one.")] = 0,
     home: Home = HOME,
 ) -> None:
@@ -63,24 +96,44 @@ def up(
     if host != local_fleet.LOOPBACK and not tls:
         raise RecipeError("--host", f"{host} is open to others without protection", "Add --tls")
     if simulation and (tls or not nodes):
-        raise RecipeError("--simulation", "has one machine and at least one node", "Leave --tls out, give --nodes")
+        raise RecipeError(
+            "--simulation", "has one machine and at least one node", "Leave --tls out, give --nodes"
+        )
     fleet = local_fleet.up(home, nodes, tls=tls, host=host, port=port, simulation=simulation)
     kind = "virtual nodes" if simulation else "SuperNodes"
-    _print(f"SuperLink at {fleet.address} ({'TLS' if tls else 'no TLS, this machine only'}), {nodes} {kind}")
+    _print(
+        f"SuperLink at {fleet.address} ({'TLS' if tls else 'no TLS, this machine only'}), {nodes} {kind}"
+    )
 
 
 @app.command()
 def run(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of an app: see fedskew flower new.")],
-    out: Annotated[Path | None, typer.Option(help="Run folder, on the SuperLink's machine (default: DIR/run).")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Root of every random stream (default: the app's).")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="TABLE.OPTION=VALUE", help="Change an option.")] = None,
-    config: Annotated[
-        list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="Change [tool.flwr.app.config].")
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of an app: see fedskew flower new.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder, on the SuperLink's machine (default: DIR/run).")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
-    superlink: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="A SuperLink that was not started here.")] = None,
-    root_certificates: Annotated[Path | None, typer.Option(help="Its ca.crt; without one no TLS is used.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Root of every random stream (default: the app's).")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="TABLE.OPTION=VALUE", help="Change an option."),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="KEY=VALUE", help="Change [tool.flwr.app.config]."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was stopped.")
+    ] = False,
+    superlink: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="A SuperLink that was not started here.")
+    ] = None,
+    root_certificates: Annotated[
+        Path | None, typer.Option(help="Its ca.crt; without one no TLS is used.")
+    ] = None,
     home: Home = HOME,
 ) -> None:
     """Run an app on the fleet and follow it.
@@ -89,23 +142,33 @@ def run(
     """
     if not (folder / "pyproject.toml").is_file():
         raise RecipeError(str(folder), "is not a Flower app", "Write one: fedskew flower new DIR")
-    fleet = read_fleet(home.resolve()) if superlink is None else _elsewhere(home, superlink, root_certificates)
+    fleet = (
+        read_fleet(home.resolve())
+        if superlink is None
+        else _elsewhere(home, superlink, root_certificates)
+    )
     authority = fleet.authority if superlink is None else root_certificates
     check_reachable(fleet.address, authority)
     target = (out or folder / "run").resolve()
-    values: dict[str, Any] = {"out": str(target), "resume": resume} | ({} if seed is None else {"seed": seed})
+    values: dict[str, Any] = {"out": str(target), "resume": resume} | (
+        {} if seed is None else {"seed": seed}
+    )
     values |= {"set": ";".join(set_)} if set_ else {}
     values |= {
         key: recipes.override({}, {f"x.{key}": value})["x"][key]
         for key, value in recipes.read_assignments(config or []).items()
     }
     engine = ["--federation-config", f"num-supernodes={fleet.simulated}"] if fleet.simulated else []
-    answer = call(fleet.flower_home, "run", str(folder.resolve()), CONNECTION, *run_config(values), *engine)
+    answer = call(
+        fleet.flower_home, "run", str(folder.resolve()), CONNECTION, *run_config(values), *engine
+    )
     run_id = str(answer["run-id"])
     _print(f"Flower run {run_id}")
     final = _follow(fleet, run_id)
     if final["status"] != "finished:completed":
-        why = str(final.get("status-details") or final["status"]).removeprefix("ServerApp failed with exception: ")
+        why = str(final.get("status-details") or final["status"]).removeprefix(
+            "ServerApp failed with exception: "
+        )
         raise RunError(f"Flower run {run_id}", why, "Finished rounds are on disk: --resume goes on")
     _report(target, final, simulated=fleet.simulated > 0)
 
@@ -118,12 +181,18 @@ def _elsewhere(home: Path, address: str, authority: Path | None) -> Fleet:
 
 
 def _follow(fleet: Fleet, run_id: str) -> Mapping[str, Any]:
-    """Show our own lines of the ServerApp's log until the run has ended; what Flower knows of it then."""
+    """Show our own lines of the ServerApp's log until the run has ended; what Flower knows of it
+    then.
+    """
     command = [program("flwr"), "log", run_id, CONNECTION, "--stream"]
     seen: set[str] = set()
     while True:
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(fleet.flower_home)
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment(fleet.flower_home),
         ) as log:
             for line in log.stdout or ():
                 text = line.partition("fedskew: ")[2].rstrip()
@@ -134,7 +203,9 @@ def _follow(fleet: Fleet, run_id: str) -> Mapping[str, Any]:
             found = list_runs(fleet.flower_home, run_id)[0]
         except RunError:
             remedy = "Start it again (fedskew flower restart superlink), then run with --resume"
-            raise RunError(f"SuperLink {fleet.address}", "does not answer any more", remedy) from None
+            raise RunError(
+                f"SuperLink {fleet.address}", "does not answer any more", remedy
+            ) from None
         if str(found["status"]).startswith("finished"):
             return found
         time.sleep(1.0)
@@ -145,7 +216,11 @@ def _report(folder: Path, run: Mapping[str, Any], *, simulated: bool) -> None:
         _print(f"records are on the SuperLink's machine in {folder}")
         return
     result = read_json(folder / RESULT)
-    accuracy = "not tested" if result["final_accuracy"] is None else f"final accuracy {result['final_accuracy']:.4f}"
+    accuracy = (
+        "not tested"
+        if result["final_accuracy"] is None
+        else f"final accuracy {result['final_accuracy']:.4f}"
+    )
     _print(f"{accuracy}, {result['rounds']} rounds, records in {folder}")
     if str(read_json(folder / FLEET)["runs"][-1]["flower_run"]) != str(run["run-id"]):
         _print("all rounds were there already: nothing was left to do")
@@ -158,7 +233,9 @@ def _report(folder: Path, run: Mapping[str, Any], *, simulated: bool) -> None:
 def traffic_table(found: Mapping[str, Direction]) -> Table:
     """Our bytes and Flower's, side by side."""
     names = ("ledger", "tests + d2d", "messages", "stated overhead", "Flower", "difference")
-    table = Table("bytes", *(f"{name}" for name in names), show_edge=False, pad_edge=False, box=None)
+    table = Table(
+        "bytes", *(f"{name}" for name in names), show_edge=False, pad_edge=False, box=None
+    )
     for way, row in found.items():
         cells = (row.ledger, row.uncharged, row.messages, row.overhead, row.flower)
         table.add_row(way, *(f"{cell:,}" for cell in cells), f"{100 * row.difference:+.1f} %")
@@ -168,18 +245,27 @@ def traffic_table(found: Mapping[str, Direction]) -> Table:
 @app.command()
 def status(
     home: Home = HOME,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object on standard output.")
+    ] = False,
 ) -> None:
     """What runs, and which runs the SuperLink knows."""
     fleet = read_fleet(home.resolve())
     processes = {p.name: {"pid": p.pid, "alive": p.alive, "log": p.log} for p in fleet.processes}
     runs = list_runs(fleet.flower_home) if processes["superlink"]["alive"] else []
     if as_json:
-        print(json.dumps({"address": fleet.address, "tls": fleet.tls, "processes": processes, "runs": runs}, indent=2))
+        print(
+            json.dumps(
+                {"address": fleet.address, "tls": fleet.tls, "processes": processes, "runs": runs},
+                indent=2,
+            )
+        )
         return
     _print(f"SuperLink at {fleet.address}, {'TLS' if fleet.tls else 'no TLS'}")
     for name, facts in processes.items():
-        _print(f"  {name:10} {'running' if facts['alive'] else 'STOPPED'}  process {facts['pid']}  {facts['log']}")
+        _print(
+            f"  {name:10} {'running' if facts['alive'] else 'STOPPED'}  process {facts['pid']}  {facts['log']}"
+        )
     for found in runs:
         down, up = (found["network-traffic"][f"{way}bound-bytes"] for way in ("out", "in"))
         _print(f"  run {found['run-id']} {found['status']}: {down:,} bytes down, {up:,} up")
@@ -192,7 +278,9 @@ def admit(
 ) -> None:
     """Make and register a key for a SuperNode on another machine."""
     key, command = local_fleet.admit(home, name)
-    _print(f"copy {key} and {key.parent / 'ca.crt'} to that machine, number its client, and start there:")
+    _print(
+        f"copy {key} and {key.parent / 'ca.crt'} to that machine, number its client, and start there:"
+    )
     _print(shlex.join(command))
 
 

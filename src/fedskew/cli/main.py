@@ -1,4 +1,6 @@
-"""The command line: ``fedskew run | list | data | measure | privacy | compare | report | export | flower``."""
+"""The command line: ``fedskew run | list | data | measure | privacy | compare | report | export
+| flower``.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ from fedskew.recipe.schema import options_of
 from fedskew.records import RESULT, no_nan
 from fedskew.types import Stateful
 
-# Help is plain text; typer 0.20, which Flower wants, would escape its brackets for rich all the same.
+# Help is plain text; typer 0.20, which Flower wants, would escape its brackets for rich all the
+# same.
 typer.core.HAS_RICH = False
 app = typer.Typer(
     name="fedskew",
@@ -38,7 +41,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-data_app = typer.Typer(help="Datasets: what there is, fetch one, look at one.", no_args_is_help=True, rich_markup_mode=None)
+data_app = typer.Typer(
+    help="Datasets: what there is, fetch one, look at one.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 app.add_typer(data_app, name="data")
 app.add_typer(cli_flower.app, name="flower")
 app.command("measure")(cli_measure.measure)
@@ -57,25 +64,50 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on
 
 @app.command()
 def run(
-    recipe: Annotated[str, typer.Argument(help="Name of a shipped recipe (see: fedskew list recipes) or a TOML file.")],
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="TABLE.OPTION=VALUE", help="Change an option.")] = None,
+    recipe: Annotated[
+        str,
+        typer.Argument(help="Name of a shipped recipe (see: fedskew list recipes) or a TOML file."),
+    ],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="TABLE.OPTION=VALUE", help="Change an option."),
+    ] = None,
     data: Annotated[str | None, typer.Option(help="Shorthand for --set data.use=...")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Root of every random stream (default 0).")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Root of every random stream (default 0).")
+    ] = None,
     seeds: Annotated[str | None, typer.Option(help="Several runs: 0-4, or 1,5,9.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder (default: runs/NAME-FINGERPRINT/seed-N).")] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Processes; 0 = one per core, 1 = in this process.")] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
-    target: Annotated[float | None, typer.Option(help="Also say what it took to hold this accuracy, for example 0.9.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder (default: runs/NAME-FINGERPRINT/seed-N).")
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Processes; 0 = one per core, 1 = in this process.")
+    ] = 0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was stopped.")
+    ] = False,
+    target: Annotated[
+        float | None,
+        typer.Option(help="Also say what it took to hold this accuracy, for example 0.9."),
+    ] = None,
     as_json: JsonFlag = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
-    live: Annotated[bool, typer.Option("--live", help="Serve the report on this machine while it runs.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Serve the report on this machine while it runs.")
+    ] = False,
 ) -> None:
     """Train a federation and keep its records."""
-    sys.path += [os.getcwd(), str(Path(recipe).parent)]  # use = "module:function" finds rules here or beside the recipe
-    raw = recipes.override(recipes.load(recipe), recipes.read_assignments(set_ or []) | ({"data.use": data} if data else {}))
+    # use = "module:function" finds rules here or beside the recipe
+    sys.path += [os.getcwd(), str(Path(recipe).parent)]
+    raw = recipes.override(
+        recipes.load(recipe),
+        recipes.read_assignments(set_ or []) | ({"data.use": data} if data else {}),
+    )
     variants = [recipes.resolve(r) for r in recipes.expand(raw)]
     if target is not None and not 0 <= target <= 1:
-        raise RecipeError("--target", f"{target} is no accuracy", "Give a number from 0 to 1, for example 0.9")
+        raise RecipeError(
+            "--target", f"{target} is no accuracy", "Give a number from 0 to 1, for example 0.9"
+        )
     numbers = _seeds(seed, seeds)
     jobs = [
         (variant, number, _folder(out, variant, number, len(variants), len(numbers)))
@@ -83,15 +115,25 @@ def run(
         for number in numbers
     ]
     with _stoppable(), cli_compare.watching([folder for *_, folder in jobs], live):
-        summaries = _run_one(jobs[0], workers, resume, quiet) if len(jobs) == 1 else _run_many(jobs, workers, resume, quiet)
+        summaries = (
+            _run_one(jobs[0], workers, resume, quiet)
+            if len(jobs) == 1
+            else _run_many(jobs, workers, resume, quiet)
+        )
     if target is not None:
-        summaries = [{**summary, "to_target": _to_target(summary["out"], target)} for summary in summaries]
+        summaries = [
+            {**summary, "to_target": _to_target(summary["out"], target)} for summary in summaries
+        ]
     if as_json:
         print(json.dumps(no_nan(summaries[0] if len(summaries) == 1 else summaries), indent=2))
     else:
         out_console.print(summary_table(summaries))
         if len(jobs) > 1:
-            out_console.print(f"records in {os.path.commonpath([folder for *_, folder in jobs])}", markup=False, soft_wrap=True)
+            out_console.print(
+                f"records in {os.path.commonpath([folder for *_, folder in jobs])}",
+                markup=False,
+                soft_wrap=True,
+            )
 
 
 def _to_target(folder: str, target: float) -> Mapping[str, Any]:
@@ -112,7 +154,9 @@ def _stoppable() -> Iterator[None]:
         raise SystemExit(130) from None
 
 
-def _run_one(job: tuple[Mapping[str, Any], int, Path], workers: int, resume: bool, quiet: bool) -> list[Mapping[str, Any]]:
+def _run_one(
+    job: tuple[Mapping[str, Any], int, Path], workers: int, resume: bool, quiet: bool
+) -> list[Mapping[str, Any]]:
     from fedskew.experiment.local import run as run_experiment
 
     variant, seed, folder = job
@@ -120,9 +164,16 @@ def _run_one(job: tuple[Mapping[str, Any], int, Path], workers: int, resume: boo
     if done:
         note = f"{folder} is complete: showing it. Remove it or choose another --out to run again."
         err_console.print(note, style="dim", markup=False, soft_wrap=True)
-    with RunProgress([_title(variant, seed)], variant["run"]["rounds"], err_console, quiet=quiet or done) as progress:
+    with RunProgress(
+        [_title(variant, seed)], variant["run"]["rounds"], err_console, quiet=quiet or done
+    ) as progress:
         result = run_experiment(
-            variant, seed=seed, workers=workers, out=folder, resume=resume or done, on_round=lambda r: progress.advance(0, r)
+            variant,
+            seed=seed,
+            workers=workers,
+            out=folder,
+            resume=resume or done,
+            on_round=lambda r: progress.advance(0, r),
         )
     return [result.summary()]
 
@@ -136,14 +187,19 @@ def _run_many(
     queue = [Job(v, s, str(folder), resume or (folder / RESULT).is_file()) for v, s, folder in jobs]
     titles = [_title(variant, seed) for variant, seed, _ in jobs]
     with RunProgress(titles, jobs[0][0]["run"]["rounds"], err_console, quiet=quiet) as progress:
-        alone = any(variant["run"]["energy"] != "modelled" for variant, *_ in jobs)  # a shared machine shares its power
+        # a shared machine shares its power
+        alone = any(variant["run"]["energy"] != "modelled" for variant, *_ in jobs)
         outcomes = run_all(queue, 1 if alone else workers or usable_cores(), progress.advance)
     failed = [outcome for outcome in outcomes if outcome.summary is None]
     for outcome in failed:
         err_console.print(f"error {outcome.error}", markup=False, highlight=False, soft_wrap=True)
     if failed:
         good = len(outcomes) - len(failed)
-        raise RunError("runs", f"{len(failed)} of {len(outcomes)} failed, {good} are complete", "Correct it, then use --resume")
+        raise RunError(
+            "runs",
+            f"{len(failed)} of {len(outcomes)} failed, {good} are complete",
+            "Correct it, then use --resume",
+        )
     return [outcome.summary for outcome in outcomes if outcome.summary is not None]
 
 
@@ -162,13 +218,17 @@ def _seeds(seed: int | None, seeds: str | None) -> list[int]:
             first, dash, last = part.partition("-")
             numbers += range(int(first), int(last) + 1) if dash else [int(first)]
     except ValueError:
-        raise RecipeError("--seeds", f"'{seeds}' is not a list of seeds", "Examples: 0-4, or 1,5,9") from None
+        raise RecipeError(
+            "--seeds", f"'{seeds}' is not a list of seeds", "Examples: 0-4, or 1,5,9"
+        ) from None
     if not numbers or min(numbers) < 0:
         raise RecipeError("--seeds", f"'{seeds}' names no seeds", "Examples: 0-4, or 1,5,9")
     return list(dict.fromkeys(numbers))
 
 
-def _folder(out: Path | None, variant: Mapping[str, Any], seed: int, num_variants: int, num_seeds: int) -> Path:
+def _folder(
+    out: Path | None, variant: Mapping[str, Any], seed: int, num_variants: int, num_seeds: int
+) -> Path:
     group = f"{re.sub(r'[^A-Za-z0-9_.-]', '_', variant['name']).strip('.')}-{recipes.fingerprint(variant)[:8]}"
     if out is None:
         return Path("runs") / group / f"seed-{seed}"
@@ -182,7 +242,9 @@ def _folder(out: Path | None, variant: Mapping[str, Any], seed: int, num_variant
 
 @app.command(name="list")
 def list_(
-    stage: Annotated[str | None, typer.Argument(help="One stage (selection, partition, ...) or 'recipes'.")] = None,
+    stage: Annotated[
+        str | None, typer.Argument(help="One stage (selection, partition, ...) or 'recipes'.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Every stage's entries with their options and defaults, generated from the signatures."""
@@ -194,7 +256,14 @@ def list_(
         print(json.dumps(content, indent=2))
         return
     for name, entries in content.items():
-        table = Table(title=name, title_justify="left", title_style="bold", show_edge=False, pad_edge=False, expand=True)
+        table = Table(
+            title=name,
+            title_justify="left",
+            title_style="bold",
+            show_edge=False,
+            pad_edge=False,
+            expand=True,
+        )
         table.add_column("name", style="cyan", ratio=2)
         table.add_column("what it is", ratio=5)
         table.add_column("options", ratio=5)
@@ -209,12 +278,21 @@ def _entries(name: str) -> dict[str, Any]:
     if name == "recipes":
         loaded = {key: recipes.load(key) for key in recipes.shipped()}
         return {
-            key: {"what": r.get("description", ""), "citation": r.get("citation", ""), "options": {}}
+            key: {
+                "what": r.get("description", ""),
+                "citation": r.get("citation", ""),
+                "options": {},
+            }
             for key, r in loaded.items()
         }
     if name in recipes.PLAIN_TABLES:
         schema = recipes.PLAIN_TABLES[name]
-        return {f"[{name}]": {"what": _what(schema), "options": {k: o.text for k, o in options_of(schema).items()}}}
+        return {
+            f"[{name}]": {
+                "what": _what(schema),
+                "options": {k: o.text for k, o in options_of(schema).items()},
+            }
+        }
     return {
         key: {
             "what": _what(function),
@@ -226,11 +304,16 @@ def _entries(name: str) -> dict[str, Any]:
 
 
 def _citation(function: Any) -> str:
-    """The sentence of the module's docstring that names a paper: authors and title, or "Paper 00x", up to its first stop."""
+    """The sentence of the module's docstring that names a paper: authors and title, or "Paper
+    00x", up to its first stop.
+    """
     module = inspect.getmodule(function.step if isinstance(function, Stateful) else function)
     for paragraph in (inspect.getdoc(module) or "").split("\n\n")[1:3]:
         text = " ".join(paragraph.split())
-        if found := re.match(r'([^"]*: "[^"]+".*?|.*?\b[Pp]aper 00\d.*?|A baseline without.*?)(?=[;:.](\s|$)|$)', text):
+        if found := re.match(
+            r'([^"]*: "[^"]+".*?|.*?\b[Pp]aper 00\d.*?|A baseline without.*?)(?=[;:.](\s|$)|$)',
+            text,
+        ):
             cited = found[1].strip()
             return cited if cited.count("(") == cited.count(")") else cited.rpartition(" (")[0]
     return ""
@@ -251,11 +334,23 @@ def data_list(as_json: JsonFlag = False) -> None:
     """Every dataset fedskew knows."""
     from fedskew import data as datasets
 
-    facts = {name: asdict(info) | {"cached": datasets.is_cached(name)} for name, info in datasets.DATASETS.items()}
+    facts = {
+        name: asdict(info) | {"cached": datasets.is_cached(name)}
+        for name, info in datasets.DATASETS.items()
+    }
     if as_json:
         print(json.dumps(facts, indent=2))
         return
-    keys = ("title", "examples", "test_examples", "classes", "size_mb", "cached", "origin", "license")
+    keys = (
+        "title",
+        "examples",
+        "test_examples",
+        "classes",
+        "size_mb",
+        "cached",
+        "origin",
+        "license",
+    )
     table = Table("name", *(key.replace("_", " ") for key in keys), show_edge=False, pad_edge=False)
     for name, f in facts.items():
         table.add_row(name, *(str(f[key]) for key in keys))
@@ -266,7 +361,8 @@ def data_list(as_json: JsonFlag = False) -> None:
 def data_get(
     name: Annotated[str, typer.Argument(help="See: fedskew data list")],
     folder: Annotated[
-        str | None, typer.Option(help="Folder that holds the files, for datasets that cannot be fetched.")
+        str | None,
+        typer.Option(help="Folder that holds the files, for datasets that cannot be fetched."),
     ] = None,
 ) -> None:
     """Fetch a dataset into the cache, or check that it is there."""
@@ -282,7 +378,8 @@ def data_get(
 def data_show(
     name: Annotated[str, typer.Argument(help="See: fedskew data list")],
     folder: Annotated[
-        str | None, typer.Option(help="Folder that holds the files, for datasets that cannot be fetched.")
+        str | None,
+        typer.Option(help="Folder that holds the files, for datasets that cannot be fetched."),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:

@@ -1,4 +1,6 @@
-"""``fedskew measure`` and ``fedskew privacy``: label skew of a dataset, of a file of counts, or of a run."""
+"""``fedskew measure`` and ``fedskew privacy``: label skew of a dataset, of a file of counts, or
+of a run.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from fedskew import recipe as recipes
 from fedskew.cli.progress import fetch_progress
@@ -23,22 +32,50 @@ out_console = Console()
 err_console = Console(stderr=True)
 TABLES = ("data", "partition", "signal", "distance", "clustering")  # what --set may change here
 
-Source = Annotated[str | None, typer.Argument(help="A run folder, or a CSV or Parquet file of label counts.")]
-Data = Annotated[str | None, typer.Option(help="A dataset to divide instead (default digits; see: fedskew data list).")]
-PartitionName = Annotated[str | None, typer.Option(help="How to divide it (default dirichlet; see: fedskew list partition).")]
+Source = Annotated[
+    str | None, typer.Argument(help="A run folder, or a CSV or Parquet file of label counts.")
+]
+Data = Annotated[
+    str | None,
+    typer.Option(help="A dataset to divide instead (default digits; see: fedskew data list)."),
+]
+PartitionName = Annotated[
+    str | None,
+    typer.Option(help="How to divide it (default dirichlet; see: fedskew list partition)."),
+]
 Clients = Annotated[int | None, typer.Option(min=0, help="How many clients (default 20).")]
 Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="TABLE.OPTION=VALUE", help="For example partition.alpha=0.055.")
+    list[str] | None,
+    typer.Option("--set", metavar="TABLE.OPTION=VALUE", help="For example partition.alpha=0.055."),
 ]
-Folder = Annotated[str | None, typer.Option(help="Folder that holds the files of datasets that cannot be fetched.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Root of every random stream (default 0, or the run's).")]
-CountsFile = Annotated[str | None, typer.Option("--counts", metavar="FILE", help="The same as giving a file as SOURCE.")]
-FormOption = Annotated[str, typer.Option("--format", help="auto, long (client, label, count) or wide (a column per label).")]
-ClientColumn = Annotated[str | None, typer.Option(help="Column that names the client; 'none': number the rows.")]
+Folder = Annotated[
+    str | None, typer.Option(help="Folder that holds the files of datasets that cannot be fetched.")
+]
+Seed = Annotated[
+    int | None, typer.Option(min=0, help="Root of every random stream (default 0, or the run's).")
+]
+CountsFile = Annotated[
+    str | None,
+    typer.Option("--counts", metavar="FILE", help="The same as giving a file as SOURCE."),
+]
+FormOption = Annotated[
+    str,
+    typer.Option(
+        "--format", help="auto, long (client, label, count) or wide (a column per label)."
+    ),
+]
+ClientColumn = Annotated[
+    str | None, typer.Option(help="Column that names the client; 'none': number the rows.")
+]
 LabelColumn = Annotated[str | None, typer.Option(help="Column that names the label (long).")]
 CountColumn = Annotated[str | None, typer.Option(help="Column that holds the count (long).")]
-Distance = Annotated[str | None, typer.Option(help="Distance of the grouping that sorts the figures (default hellinger).")]
-Clustering = Annotated[str | None, typer.Option(help="Clustering of that grouping (default optics).")]
+Distance = Annotated[
+    str | None,
+    typer.Option(help="Distance of the grouping that sorts the figures (default hellinger)."),
+]
+Clustering = Annotated[
+    str | None, typer.Option(help="Clustering of that grouping (default optics).")
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display.")]
 
@@ -56,27 +93,45 @@ def measure(
     client_column: ClientColumn = None,
     label_column: LabelColumn = None,
     count_column: CountColumn = None,
-    figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Save figures here (PNG and SVG).")] = None,
-    signal: Annotated[str | None, typer.Option(help="What rules look at: histogram, or private (noisy counts).")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Privacy budget; implies --signal private.")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Save figures here (PNG and SVG).")
+    ] = None,
+    signal: Annotated[
+        str | None, typer.Option(help="What rules look at: histogram, or private (noisy counts).")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Privacy budget; implies --signal private.")
+    ] = None,
     distance: Distance = None,
     clustering: Clustering = None,
     as_json: JsonFlag = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say how skewed a federation is, who groups with whom, and what each paper's rule would do with it."""
+    """Say how skewed a federation is, who groups with whom, and what each paper's rule would do
+    with it.
+    """
     from fedskew.measure import measurement
     from fedskew.measure.payload import measurement_payload
     from fedskew.report.terminal.measurement import show_measurement
 
     changes = recipes.read_assignments(set_ or [])
-    given = _settings(data, partition, clients, folder, changes, signal, epsilon, distance, clustering)
-    columns = {"client_column": client_column, "label_column": label_column, "count_column": count_column}
+    given = _settings(
+        data, partition, clients, folder, changes, signal, epsilon, distance, clustering
+    )
+    columns = {
+        "client_column": client_column,
+        "label_column": label_column,
+        "count_column": count_column,
+    }
     counts, root = _counts(source, counts_file, given, seed, _form(form), columns, quiet)
     use, options = _stages(recipes.resolve(given))
     _check_signal(use["signal"])
     near, how = use["distance"], use["clustering"]
-    free = distance is None and clustering is None and not any(key.startswith(("distance.", "clustering.")) for key in changes)
+    free = (
+        distance is None
+        and clustering is None
+        and not any(key.startswith(("distance.", "clustering.")) for key in changes)
+    )
     total = measurement.num_steps(near, how) + (0 if figures is None else 5)
     with steps(total, quiet) as step:
         found = measurement.measure(
@@ -90,7 +145,9 @@ def measure(
         )
         saved = _save_figures(found, figures, step)
     if as_json:
-        print(_one_key_per_line(measurement_payload(found) | {"files": [str(path) for path in saved]}))
+        print(
+            _one_key_per_line(measurement_payload(found) | {"files": [str(path) for path in saved]})
+        )
     else:
         show_measurement(found, saved, out_console)
 
@@ -108,23 +165,39 @@ def privacy(
     client_column: ClientColumn = None,
     label_column: LabelColumn = None,
     count_column: CountColumn = None,
-    epsilons: Annotated[str, typer.Option(help="Privacy budgets, separated by commas.")] = "0.1,0.3,1,3,10",
+    epsilons: Annotated[
+        str, typer.Option(help="Privacy budgets, separated by commas.")
+    ] = "0.1,0.3,1,3,10",
     repeats: Annotated[int, typer.Option(min=1, help="Releases per budget.")] = 3,
     distance: Distance = None,
     clustering: Clustering = None,
     as_json: JsonFlag = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say how wrong label mixes and groups become when clients add noise to their counts, budget by budget."""
+    """Say how wrong label mixes and groups become when clients add noise to their counts, budget
+    by budget.
+    """
     from fedskew.measure import privacy as noise
     from fedskew.measure.payload import privacy_payload
     from fedskew.report.terminal.measurement import show_privacy
 
     given = _settings(
-        data, partition, clients, folder, recipes.read_assignments(set_ or []), "private", None, distance, clustering
+        data,
+        partition,
+        clients,
+        folder,
+        recipes.read_assignments(set_ or []),
+        "private",
+        None,
+        distance,
+        clustering,
     )
     budgets = _budgets(epsilons)
-    columns = {"client_column": client_column, "label_column": label_column, "count_column": count_column}
+    columns = {
+        "client_column": client_column,
+        "label_column": label_column,
+        "count_column": count_column,
+    }
     counts, root = _counts(source, counts_file, given, seed, _form(form), columns, quiet)
     use, options = _stages(recipes.resolve(given))
     with steps(noise.num_steps(len(budgets), repeats), quiet) as step:
@@ -162,17 +235,26 @@ def _settings(
     for key in assignments:
         table = key.partition(".")[0]
         if table not in TABLES:
-            raise RecipeError(f"--set {key}", f"there is no [{table}] to measure", did_you_mean(table, TABLES))
+            raise RecipeError(
+                f"--set {key}", f"there is no [{table}] to measure", did_you_mean(table, TABLES)
+            )
     if epsilon is not None and signal == "histogram":
-        raise RecipeError("--epsilon", "has no meaning for --signal histogram", "Leave one of them out")
+        raise RecipeError(
+            "--epsilon", "has no meaning for --signal histogram", "Leave one of them out"
+        )
     use = signal or ("histogram" if epsilon is None else "private")
     raw = {
-        "data": {key: value for key, value in (("use", data), ("clients", clients), ("folder", folder)) if value is not None},
+        "data": {
+            key: value
+            for key, value in (("use", data), ("clients", clients), ("folder", folder))
+            if value is not None
+        },
         "partition": {} if partition is None else {"use": partition},
         "signal": {"use": use} | ({} if epsilon is None else {"epsilon": epsilon}),
         "distance": {"use": distance or "hellinger"},
         "clustering": {"use": clustering or "optics"},
-        "model": {"use": "custom"},  # nothing is trained, and datasets of labels alone have no model
+        # nothing is trained, and datasets of labels alone have no model
+        "model": {"use": "custom"},
     }
     return recipes.override(raw, assignments)
 
@@ -195,19 +277,29 @@ def _counts(
     asked = source if counts_file is None else counts_file
     if asked is None:
         if form != "auto" or any(columns.values()):
-            raise RecipeError("--format", "is about a file of label counts, and none is given", "Give a file")
+            raise RecipeError(
+                "--format", "is about a file of label counts, and none is given", "Give a file"
+            )
         given["data"] = {"use": "digits", "clients": 20, "client_test": "none"} | given["data"]
         given["partition"] = {"use": "dirichlet"} | given["partition"]
         with _fetching(quiet) as progress:
-            return counts_of_data(recipes.resolve(given), seed=seed or 0, progress=progress), seed or 0
+            return counts_of_data(
+                recipes.resolve(given), seed=seed or 0, progress=progress
+            ), seed or 0
     if given["data"] or given["partition"]:
-        raise RecipeError(asked, "given together with --data, --partition, --clients, --folder or --set", "Give one of them")
+        raise RecipeError(
+            asked,
+            "given together with --data, --partition, --clients, --folder or --set",
+            "Give one of them",
+        )
     if Path(asked).is_dir() and counts_file is None:
         with _fetching(quiet) as progress:
             counts, root = counts_of_run(asked, progress=progress)
         return counts, root if seed is None else seed
     if not Path(asked).exists() and asked in DATASETS:
-        raise DataError(asked, "there is no such file or run folder", f"Did you mean --data {asked}?")
+        raise DataError(
+            asked, "there is no such file or run folder", f"Did you mean --data {asked}?"
+        )
     with steps(1, quiet) as step:
         step(f"reading {printable(asked)}")
         return read_counts(asked, form=form, **columns), seed or 0
@@ -216,18 +308,25 @@ def _counts(
 def _stages(resolved: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
     """(stage -> its entry, stage -> its options)."""
     names = ("signal", "distance", "clustering")
-    options = {name: {key: value for key, value in resolved[name].items() if key != "use"} for name in names}
+    options = {
+        name: {key: value for key, value in resolved[name].items() if key != "use"}
+        for name in names
+    }
     return {name: resolved[name]["use"] for name in names}, options
 
 
 def _check_signal(use: str) -> None:
     if use not in ("histogram", "private"):
-        raise RecipeError("--signal", f"'{use}' cannot be made from counts alone", "Use histogram or private")
+        raise RecipeError(
+            "--signal", f"'{use}' cannot be made from counts alone", "Use histogram or private"
+        )
 
 
 def _form(text: str) -> Form:
     if text not in ("auto", "long", "wide"):
-        raise RecipeError("--format", f"'{text}' is unknown", did_you_mean(text, ("auto", "long", "wide")))
+        raise RecipeError(
+            "--format", f"'{text}' is unknown", did_you_mean(text, ("auto", "long", "wide"))
+        )
     return text  # type: ignore[return-value]
 
 
@@ -235,13 +334,23 @@ def _budgets(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise RecipeError("--epsilons", f"'{text}' is not a list of numbers", "Example: 0.1,1,10") from None
+        raise RecipeError(
+            "--epsilons", f"'{text}' is not a list of numbers", "Example: 0.1,1,10"
+        ) from None
 
 
 @contextmanager
 def steps(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A bar on standard error that moves on at every call with the name of the next step; gone at the end."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    """A bar on standard error that moves on at every call with the name of the next step; gone
+    at the end.
+    """
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     hidden = quiet or not err_console.is_terminal
     with Progress(*columns, console=err_console, transient=True, disable=hidden) as progress:
         task = progress.add_task("", total=total, completed=-1)

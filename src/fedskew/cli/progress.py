@@ -10,7 +10,15 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from fedskew.accounting.targets import target_row
@@ -34,7 +42,9 @@ NO_ROOM = {
 class RunProgress:
     """One line per run: rounds, accuracy, megabytes, time left."""
 
-    def __init__(self, titles: Sequence[str], rounds: int, console: Console, *, quiet: bool = False) -> None:
+    def __init__(
+        self, titles: Sequence[str], rounds: int, console: Console, *, quiet: bool = False
+    ) -> None:
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -55,12 +65,19 @@ class RunProgress:
             self._task(0)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._progress.stop()
 
     def _task(self, number: int) -> TaskID:
         if number not in self._tasks:
-            self._tasks[number] = self._progress.add_task(self._titles[number], total=self._rounds, facts="starting")
+            self._tasks[number] = self._progress.add_task(
+                self._titles[number], total=self._rounds, facts="starting"
+            )
         return self._tasks[number]
 
     def advance(self, number: int, record: RoundRecord) -> None:
@@ -68,49 +85,83 @@ class RunProgress:
         measured = record.client_accuracy if math.isnan(record.accuracy) else record.accuracy
         if not math.isnan(measured):
             self._accuracy[number] = measured
-        self._bytes[number] += sum(total_bytes(record.transfers, way) for way in ("down", "up", "d2d"))
+        self._bytes[number] += sum(
+            total_bytes(record.transfers, way) for way in ("down", "up", "d2d")
+        )
         facts = f"accuracy {self._accuracy[number]:.3f}  {self._bytes[number] / 1e6:.1f} MB"
         self._progress.update(self._task(number), completed=record.round, facts=facts)
 
 
 class ManyRuns:
-    """Many runs at once: one bar for all of them with the time left, and one line for each that is running now."""
+    """Many runs at once: one bar for all of them with the time left, and one line for each that
+    is running now.
+    """
 
-    def __init__(self, titles: Sequence[str], rounds: int, console: Console, *, quiet: bool = False) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}"))
-        self._progress = Progress(*columns, TimeRemainingColumn(elapsed_when_finished=True), console=console, disable=quiet)
+    def __init__(
+        self, titles: Sequence[str], rounds: int, console: Console, *, quiet: bool = False
+    ) -> None:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[facts]}"),
+        )
+        self._progress = Progress(
+            *columns,
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=console,
+            disable=quiet,
+        )
         self._titles, self._rounds = [escape(title) for title in titles], rounds
         self._done: dict[int, int] = {}  # run -> rounds
         self._tasks: dict[int, TaskID] = {}
 
     def __enter__(self) -> ManyRuns:
         self._progress.start()
-        self._all = self._progress.add_task("all rounds", total=len(self._titles) * self._rounds, facts=self._facts())
+        self._all = self._progress.add_task(
+            "all rounds", total=len(self._titles) * self._rounds, facts=self._facts()
+        )
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._progress.stop()
 
     def _facts(self) -> str:
-        return f"{sum(done >= self._rounds for done in self._done.values())}/{len(self._titles)} runs"
+        return (
+            f"{sum(done >= self._rounds for done in self._done.values())}/{len(self._titles)} runs"
+        )
 
     def advance(self, number: int, record: RoundRecord) -> None:
         """A round of run ``number`` has ended."""
         if number not in self._tasks:
-            self._tasks[number] = self._progress.add_task(self._titles[number], total=self._rounds, facts="")
+            self._tasks[number] = self._progress.add_task(
+                self._titles[number], total=self._rounds, facts=""
+            )
         self._done[number] = record.round
         accuracy = record.client_accuracy if math.isnan(record.accuracy) else record.accuracy
-        shown = {} if math.isnan(accuracy) else {"facts": f"accuracy {accuracy:.3f}"}
+        shown: dict[str, Any] = {}
+        if not math.isnan(accuracy):
+            shown["facts"] = f"accuracy {accuracy:.3f}"
         over = record.round >= self._rounds
-        self._progress.update(self._tasks[number], completed=record.round, visible=not over, **shown)  # type: ignore[arg-type]
+        task = self._tasks[number]
+        self._progress.update(task, completed=record.round, visible=not over, **shown)
         self._progress.update(self._all, completed=sum(self._done.values()), facts=self._facts())
 
     def refer(self, number: int, row: str) -> None:
         """A run has ended, and a reference row is computed from it."""
         self._done[number] = self._rounds
         if number not in self._tasks:
-            self._tasks[number] = self._progress.add_task(self._titles[number], total=self._rounds, facts="")
-        self._progress.update(self._tasks[number], completed=self._rounds, visible=True, facts=f"reference {row}")
+            self._tasks[number] = self._progress.add_task(
+                self._titles[number], total=self._rounds, facts=""
+            )
+        self._progress.update(
+            self._tasks[number], completed=self._rounds, visible=True, facts=f"reference {row}"
+        )
         self._progress.update(self._all, completed=sum(self._done.values()), facts=self._facts())
 
 
@@ -126,7 +177,12 @@ def summary_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
     shown = [name for name in facts[0] if name not in NO_ROOM]
     for name in shown:
         heading = name.removeprefix("final ").removeprefix("rounds ")
-        table.add_column(heading, justify="left" if name == "recipe" else "right", overflow="fold", no_wrap=name != "recipe")
+        table.add_column(
+            heading,
+            justify="left" if name == "recipe" else "right",
+            overflow="fold",
+            no_wrap=name != "recipe",
+        )
     for row in facts:
         table.add_row(*(row[name] for name in shown))
     return table
@@ -170,8 +226,15 @@ def _client_facts(figures: Mapping[str, Any] | None) -> dict[str, str]:
 
 @contextmanager
 def fetch_progress(console: Console) -> Iterator[Callable[[int | None, int | None, str], None]]:
-    """A download bar: call with (bytes done, bytes in total, what is going on), None where it is not known."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    """A download bar: call with (bytes done, bytes in total, what is going on), None where it is
+    not known.
+    """
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("looking", total=None)
 

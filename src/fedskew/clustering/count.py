@@ -1,8 +1,10 @@
-"""How many clusters? Try several numbers and keep the one with the best mean silhouette, the smallest among equals.
+"""How many clusters? Try several numbers and keep the one with the best mean silhouette, the
+smallest among equals.
 
-Paper 002 and paper 004 try every number from 2 to K - 1. That is K - 2 fits, fine to about 300 clients; above, METHODS 3.4
-tries the grid 2, 3, 4, 5, 6, 8, 10, 12, 16, ... and then the neighbours (+-2) of the best one. Above 5,000 clients the numbers
-are tried on a sample and the winner is fitted once on everybody.
+Paper 002 and paper 004 try every number from 2 to K - 1. That is K - 2 fits, fine to about 300
+clients; above, METHODS 3.4 tries the grid 2, 3, 4, 5, 6, 8, 10, 12, 16, ... and then the neighbours
+(+-2) of the best one. Above 5,000 clients the numbers are tried on a sample and the winner is
+fitted once on everybody.
 """
 
 from __future__ import annotations
@@ -62,10 +64,14 @@ def grid_counts(limit: int) -> list[int]:
     return sorted({count for count in grid if count <= limit})
 
 
-def counts_to_try(size: int, scan: Scan, max_count: int, num_features: int | None) -> tuple[list[int], bool]:
-    """(numbers of clusters to try for ``size`` clients, whether to look at the neighbours of the best afterwards).
+def counts_to_try(
+    size: int, scan: Scan, max_count: int, num_features: int | None
+) -> tuple[list[int], bool]:
+    """(numbers of clusters to try for ``size`` clients, whether to look at the neighbours of the
+    best afterwards).
 
-    ``max_count`` 0: K - 1 for a full scan, min(K - 1, 4 F, 200) for the grid, F = columns of the points (METHODS: classes).
+    ``max_count`` 0: K - 1 for a full scan, min(K - 1, 4 F, 200) for the grid, F = columns of the
+    points (METHODS: classes).
 
     >>> counts_to_try(5, "auto", 0, None), counts_to_try(400, "auto", 0, 3)
     (([2, 3, 4], False), ([2, 3, 4, 5, 6, 8, 10, 12], True))
@@ -76,7 +82,9 @@ def counts_to_try(size: int, scan: Scan, max_count: int, num_features: int | Non
     return grid_counts(min(size - 1, ceiling)), True
 
 
-def scan_counts(score: Callable[[int], float | None], counts: Iterable[int], *, refine: bool, limit: int) -> Curve:
+def scan_counts(
+    score: Callable[[int], float | None], counts: Iterable[int], *, refine: bool, limit: int
+) -> Curve:
     """Score each count; with ``refine`` also those within 2 of the best one.
 
     >>> scan_counts(lambda c: -abs(c - 7.0), [2, 4, 8], refine=True, limit=9).best
@@ -90,12 +98,23 @@ def scan_counts(score: Callable[[int], float | None], counts: Iterable[int], *, 
     return _curve(scores)
 
 
-def check_options(where: str, size: int, *, count: int, scan: str, max_count: int, sample_size: int, exact_limit: int) -> None:
+def check_options(
+    where: str,
+    size: int,
+    *,
+    count: int,
+    scan: str,
+    max_count: int,
+    sample_size: int,
+    exact_limit: int,
+) -> None:
     """Refuse options that cannot work for this number of clients."""
     if max_count < 0 or max_count == 1:
         raise RecipeError(where, f"max_count {max_count}", "Choose 2 or more, or 0 for the default")
     if not 0 <= count <= size:
-        raise RecipeError(where, f"count {count} for {size} known clients", f"Choose 1 to {size}, or 0 to find it")
+        raise RecipeError(
+            where, f"count {count} for {size} known clients", f"Choose 1 to {size}, or 0 to find it"
+        )
     check_sizes(where, sample_size=sample_size, exact_limit=exact_limit)
     if scan == "full" and size > exact_limit:
         raise RecipeError(where, f"scan 'full' over {size} clients", "Use scan 'auto'")
@@ -107,11 +126,16 @@ def check_sizes(where: str, *, sample_size: int, exact_limit: int) -> None:
         raise RecipeError(where, f"sample_size {sample_size}", f"Choose 3 to {PAIRWISE_LIMIT}")
     if not 0 <= exact_limit <= PAIRWISE_LIMIT:
         raise RecipeError(
-            where, f"exact_limit {exact_limit}", f"Choose 0 to {PAIRWISE_LIMIT}: above, a K x K matrix is too large"
+            where,
+            f"exact_limit {exact_limit}",
+            f"Choose 0 to {PAIRWISE_LIMIT}: above, a K x K matrix is too large",
         )
 
 
 def _curve(scores: dict[int, float | None]) -> Curve:
     counts = sorted(scores)
     values = [scores[count] for count in counts]
-    return Curve(np.array(counts, np.int64), np.array([np.nan if v is None else v for v in values], np.float64))
+    return Curve(
+        np.array(counts, np.int64),
+        np.array([np.nan if v is None else v for v in values], np.float64),
+    )

@@ -1,14 +1,16 @@
-"""DBSCAN: a client with enough neighbours within a radius starts a cluster that grows through such clients; loners are noise.
+"""DBSCAN: a client with enough neighbours within a radius starts a cluster that grows through such
+clients; loners are noise.
 
-Ester et al. 1996; scikit-learn's ``dbscan`` on the distance matrix. The radius comes from ten quantiles (5 % to 50 %) of the
-distances between different clients, min_samples from {2, 3, 5}; acceptance, scoring and noise as for OPTICS (METHODS 3.3).
+Ester et al. 1996; scikit-learn's ``dbscan`` on the distance matrix. The radius comes from ten
+quantiles (5 % to 50 %) of the distances between different clients, min_samples from {2, 3, 5};
+acceptance, scoring and noise as for OPTICS (METHODS 3.3).
 
 Differs from the literature:
 
 - A grid of radii where users pick one by eye.
 - A quantile of 0 (many identical clients) becomes the smallest radius that still joins them.
-- HACCS's variant for P(y) is ``eps=(0.25,)``, ``min_samples=(2,)``, ``max_noise=1.0``, ``noise="singletons"`` on Euclidean
-  distances of the label proportions.
+- HACCS's variant for P(y) is ``eps=(0.25,)``, ``min_samples=(2,)``, ``max_noise=1.0``,
+  ``noise="singletons"`` on Euclidean distances of the label proportions.
 - Above ``exact_limit`` the grid runs on a sample and the others join the nearest core client.
 """
 
@@ -47,12 +49,20 @@ def cluster(
     (2, 0.0)
     """
     if min(min_samples, default=0) < 1 or min(eps, default=1.0) <= 0:
-        raise RecipeError("clustering.dbscan", "a grid value is out of range", "min_samples >= 1, eps > 0")
+        raise RecipeError(
+            "clustering.dbscan", "a grid value is out of range", "min_samples >= 1, eps > 0"
+        )
 
     def search(distances: Floats) -> list[Candidate]:
         return list(_search(distances, eps, min_samples))
 
-    return settle("dbscan", geometry, rng, search, Rules(noise, max_noise, relaxed_noise, sample_size, exact_limit))
+    return settle(
+        "dbscan",
+        geometry,
+        rng,
+        search,
+        Rules(noise, max_noise, relaxed_noise, sample_size, exact_limit),
+    )
 
 
 def radii(distances: Floats) -> tuple[float, ...]:
@@ -62,17 +72,27 @@ def radii(distances: Floats) -> tuple[float, ...]:
     ((2.5e-08,), 10)
     """
     upper = distances[np.triu_indices(len(distances), 1)]
-    # every distance below ZERO_DISTANCE is exactly 0 here, so half of it joins identical clients and nobody else
-    return tuple(float(q) for q in np.unique(np.maximum(np.quantile(upper, _QUANTILES), ZERO_DISTANCE / 2)))
+    # every distance below ZERO_DISTANCE is exactly 0 here, so half of it joins identical clients
+    # and nobody else
+    return tuple(
+        float(q) for q in np.unique(np.maximum(np.quantile(upper, _QUANTILES), ZERO_DISTANCE / 2))
+    )
 
 
-def _search(distances: Floats, eps: tuple[float, ...], min_samples: tuple[int, ...]) -> Iterator[Candidate]:
-    from sklearn.cluster import dbscan  # importing scikit-learn takes a second: not for every command
+def _search(
+    distances: Floats, eps: tuple[float, ...], min_samples: tuple[int, ...]
+) -> Iterator[Candidate]:
+    # importing scikit-learn takes a second: not for every command
+    from sklearn.cluster import dbscan
 
     for least in min_samples:
         for radius in eps or radii(distances):
             cores, labels = dbscan(distances, eps=radius, min_samples=least, metric="precomputed")
-            yield Candidate({"min_samples": least, "eps": radius}, labels.astype(np.int64), _reach(cores, radius, len(labels)))
+            yield Candidate(
+                {"min_samples": least, "eps": radius},
+                labels.astype(np.int64),
+                _reach(cores, radius, len(labels)),
+            )
 
 
 def _reach(cores: Ints, radius: float, size: int) -> Floats:

@@ -1,7 +1,9 @@
-"""What OPTICS and DBSCAN share: try a grid of parameters, accept or refuse each answer, keep the best, place the noise.
+"""What OPTICS and DBSCAN share: try a grid of parameters, accept or refuse each answer, keep the
+best, place the noise.
 
-Acceptance (METHODS 3.2): at least 2 clusters, at most K / 2, noise at most 30 %; the best silhouette without noise wins, ties
-go to fewer noise clients, then to the smaller min_samples. If nothing passes, noise up to 50 % is accepted; then k-medoids.
+Acceptance (METHODS 3.2): at least 2 clusters, at most K / 2, noise at most 30 %; the best
+silhouette without noise wins, ties go to fewer noise clients, then to the smaller min_samples. If
+nothing passes, noise up to 50 % is accepted; then k-medoids.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ class Candidate:
 
     params: dict[str, Any]
     labels: Ints  # (n,) -1 = noise
-    reach: Floats  # (n,) how near a client outside the sample must be to belong to the same cluster; -inf = not a core client
+    # (n,) how near a client outside the sample must be to belong to the same cluster; -inf = not a
+    # core client
+    reach: Floats
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,16 @@ class Table:
 Search = Callable[[Floats], Sequence[Candidate]]
 
 
-def settle(algorithm: str, geometry: Geometry, rng: np.random.Generator, search: Search, rules: Rules) -> Clustering:
+def settle(
+    algorithm: str, geometry: Geometry, rng: np.random.Generator, search: Search, rules: Rules
+) -> Clustering:
     """Run a density clustering from geometry to finished labels."""
     space = enter(geometry)
     if is_uniform(space):
         return one_cluster(geometry, space, algorithm)
-    check_sizes(f"clustering.{algorithm}", sample_size=rules.sample_size, exact_limit=rules.exact_limit)
+    check_sizes(
+        f"clustering.{algorithm}", sample_size=rules.sample_size, exact_limit=rules.exact_limit
+    )
     exact = space.size <= rules.exact_limit
     rows = np.arange(space.size) if exact else sample_rows(space, rules.sample_size, rng)
     distances = space.subset(rows).matrix()
@@ -70,7 +78,15 @@ def settle(algorithm: str, geometry: Geometry, rng: np.random.Generator, search:
         return _fall_back(algorithm, geometry, rng, table, rules)
     details = _details(algorithm, candidates[best], table, threshold, rules, len(rows))
     if exact:
-        return _exact(geometry, space, candidates[best].labels, distances, rules, details, float(table.silhouettes[best]))
+        return _exact(
+            geometry,
+            space,
+            candidates[best].labels,
+            distances,
+            rules,
+            details,
+            float(table.silhouettes[best]),
+        )
     return _spread(geometry, space, rows, candidates[best], distances, rng, rules, details)
 
 
@@ -94,15 +110,25 @@ def pick(
 ) -> tuple[int | None, float | None]:
     """(the best candidate's position, the noise threshold it passed), or (None, None)."""
     for threshold in thresholds:
-        good = (table.counts >= 2) & (table.counts <= size / 2) & (table.noise <= threshold) & ~np.isnan(table.silhouettes)
+        good = (
+            (table.counts >= 2)
+            & (table.counts <= size / 2)
+            & (table.noise <= threshold)
+            & ~np.isnan(table.silhouettes)
+        )
         if good.any():
             top = table.silhouettes[good].max()
             tied = np.flatnonzero(good & (table.silhouettes >= top - TIE))
-            return min(tied.tolist(), key=lambda i: (table.noise[i], candidates[i].params["min_samples"], i)), threshold
+            return min(
+                tied.tolist(),
+                key=lambda i: (table.noise[i], candidates[i].params["min_samples"], i),
+            ), threshold
     return None, None
 
 
-def _details(algorithm: str, best: Candidate, table: Table, threshold: float | None, rules: Rules, size: int) -> dict[str, Any]:
+def _details(
+    algorithm: str, best: Candidate, table: Table, threshold: float | None, rules: Rules, size: int
+) -> dict[str, Any]:
     return {
         "algorithm": algorithm,
         "params": {**best.params, "noise": rules.noise, "scanned_clients": size},
@@ -112,16 +138,33 @@ def _details(algorithm: str, best: Candidate, table: Table, threshold: float | N
 
 
 def _curve(table: Table) -> dict[str, Any]:
-    return {"counts": table.counts, "silhouettes": table.silhouettes, "noise_fractions": table.noise}
+    return {
+        "counts": table.counts,
+        "silhouettes": table.silhouettes,
+        "noise_fractions": table.noise,
+    }
 
 
 def _exact(
-    geometry: Geometry, space: Space, labels: Ints, distances: Floats, rules: Rules, details: dict[str, Any], score: float
+    geometry: Geometry,
+    space: Space,
+    labels: Ints,
+    distances: Floats,
+    rules: Rules,
+    details: dict[str, Any],
+    score: float,
 ) -> Clustering:
     noisy = labels < 0
     resolved = resolve_noise(labels, rules.noise, nearest_clusters(distances, labels))
     kind = {"num_noise": int(noisy.sum()), "silhouette_kind": "exact"}
-    return conclude(geometry, space, resolved, details | kind, silhouette=score, noise_fraction=float(noisy.mean()))
+    return conclude(
+        geometry,
+        space,
+        resolved,
+        details | kind,
+        silhouette=score,
+        noise_fraction=float(noisy.mean()),
+    )
 
 
 def _spread(
@@ -134,7 +177,9 @@ def _spread(
     rules: Rules,
     details: dict[str, Any],
 ) -> Clustering:
-    """Clients outside the sample join the nearest core client of the sample; beyond its reach they are noise."""
+    """Clients outside the sample join the nearest core client of the sample; beyond its reach
+    they are noise.
+    """
     cores = np.flatnonzero((found.labels >= 0) & (found.reach > -np.inf))
     position, far = nearest_row(space, rows[cores])
     nearest = found.labels[cores[position]]
@@ -146,12 +191,27 @@ def _spread(
     kind = {"num_noise": int(noisy.sum()), "silhouette_kind": "subsampled"}
     resolved = resolve_noise(labels, rules.noise, nearest)
     return conclude(
-        geometry, space, resolved, details | kind, silhouette=score, noise_fraction=float(noisy.mean()), exact=False
+        geometry,
+        space,
+        resolved,
+        details | kind,
+        silhouette=score,
+        noise_fraction=float(noisy.mean()),
+        exact=False,
     )
 
 
-def _fall_back(algorithm: str, geometry: Geometry, rng: np.random.Generator, table: Table, rules: Rules) -> Clustering:
+def _fall_back(
+    algorithm: str, geometry: Geometry, rng: np.random.Generator, table: Table, rules: Rules
+) -> Clustering:
     """Nothing was accepted: k-medoids, and the details say so."""
-    found = kmedoids.cluster(geometry, rng, sample_size=rules.sample_size, exact_limit=rules.exact_limit)
-    details = {**found.details, "algorithm": algorithm, "fallback": "kmedoids", "rejected": _curve(table)}
+    found = kmedoids.cluster(
+        geometry, rng, sample_size=rules.sample_size, exact_limit=rules.exact_limit
+    )
+    details = {
+        **found.details,
+        "algorithm": algorithm,
+        "fallback": "kmedoids",
+        "rejected": _curve(table),
+    }
     return Clustering(found.labels, found.silhouette, found.noise_fraction, found.exact, details)

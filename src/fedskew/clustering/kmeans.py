@@ -1,18 +1,23 @@
 """k-means++: groups around mean points, and the silhouette chooses how many.
 
-Paper 004 (Clust-PSI-PFL), its clustering step: k-means++ on PSI features, mean Euclidean silhouette, tau = the smallest number
-of clusters at the maximum. Seeding: Arthur & Vassilvitskii 2007 with several candidates per step; then Lloyd's iterations.
+Paper 004 (Clust-PSI-PFL), its clustering step: k-means++ on PSI features, mean Euclidean
+silhouette, tau = the smallest number of clusters at the maximum. Seeding: Arthur & Vassilvitskii
+2007 with several candidates per step; then Lloyd's iterations.
 
 Differs from the paper:
 
 - ``n_init=10`` restarts per tau, the lowest inertia wins (the authors' environment: 1).
-- ``allow_single``: when no silhouette is above 0 the answer is one cluster, as in the authors' code; the paper starts at 2.
-- A seeding of length tau is the beginning of a longer one, so each restart is seeded once for the whole scan; the restarts of
-  one tau then iterate together as one matrix product. All tau in [2, 299] at 300 clients, 10 restarts: about 1.7 s on one core,
-  where scikit-learn's ``KMeans`` takes about 50 s.
-- Identical clients are merged and weighted: the same result, and tau above the number of distinct clients is not tried.
+- ``allow_single``: when no silhouette is above 0 the answer is one cluster, as in the authors'
+  code; the paper starts at 2.
+- A seeding of length tau is the beginning of a longer one, so each restart is seeded once for the
+  whole scan; the restarts of one tau then iterate together as one matrix product. All tau in [2,
+  299] at 300 clients, 10 restarts: about 1.7 s on one core, where scikit-learn's ``KMeans`` takes
+  about 50 s.
+- Identical clients are merged and weighted: the same result, and tau above the number of distinct
+  clients is not tried.
 - An empty cluster keeps its centre; the number of distinct labels counts.
-- Above 300 clients tau is looked for on a grid, above ``exact_limit`` on a sample; then Lloyd runs once on everybody.
+- Above 300 clients tau is looked for on a grid, above ``exact_limit`` on a sample; then Lloyd runs
+  once on everybody.
 """
 
 from __future__ import annotations
@@ -43,14 +48,16 @@ def cluster(
     sample_size: int = 2000,
     exact_limit: int = 5000,
 ) -> Clustering:
-    """Group clients around mean points. ``count`` 0: the number with the best silhouette, ties to the smallest.
+    """Group clients around mean points. ``count`` 0: the number with the best silhouette, ties to
+    the smallest.
 
     >>> points = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]])
     >>> found = cluster(Geometry(points=points), np.random.default_rng(0))
     >>> found.labels, found.details["centers"].round(3).ravel()
     (array([0, 0, 0, 1, 1, 1]), array([0.1, 5.1]))
     """
-    space = replace(enter(geometry), pairwise=None)  # distances are those of the points, also for a squared metric
+    # distances are those of the points, also for a squared metric
+    space = replace(enter(geometry), pairwise=None)
     space.need_points("kmeans")
     if is_uniform(space) or count == 1:
         return one_cluster(geometry, space, "kmeans")
@@ -68,14 +75,27 @@ def cluster(
     exact = scan != "subsample" and space.size <= exact_limit
     part = space if exact else space.subset(sample_rows(space, sample_size, rng))
     distances = part.matrix()
-    curve, found = choose_means(distances, part, rng, count=count, scan=scan, max_count=max_count, n_init=n_init)
-    params = {"count": len(found.centers), "n_init": n_init, "scan": scan, "scanned_clients": part.size}
+    curve, found = choose_means(
+        distances, part, rng, count=count, scan=scan, max_count=max_count, n_init=n_init
+    )
+    params = {
+        "count": len(found.centers),
+        "n_init": n_init,
+        "scan": scan,
+        "scanned_clients": part.size,
+    }
     details = {"algorithm": "kmeans", "params": params, "curve": curve.as_details(), "num_noise": 0}
     if allow_single and not count and not curve.top > TIE:
         return one_cluster(geometry, space, "kmeans", curve=curve.as_details())
     if exact:
         kind = {"silhouette_kind": "exact", "inertia": found.inertia}
-        return conclude(geometry, space, found.labels, details | kind, silhouette=silhouette(distances, found.labels))
+        return conclude(
+            geometry,
+            space,
+            found.labels,
+            details | kind,
+            silhouette=silhouette(distances, found.labels),
+        )
     return _spread(geometry, space, found.centers, rng, details, sample_size)
 
 
@@ -98,10 +118,16 @@ def choose_means(
     max_count: int = 0,
     n_init: int = 10,
 ) -> tuple[Curve, Means]:
-    """(the scanned curve, the fit for the chosen count) for a space small enough for its distance matrix."""
+    """(the scanned curve, the fit for the chosen count) for a space small enough for its
+    distance matrix.
+    """
     distinct = _merge(space.need_points("kmeans"))
     most = len(distinct.points)
-    counts, refine = ([count], False) if count else counts_to_try(space.size, scan, max_count, space.num_features)
+    counts, refine = (
+        ([count], False)
+        if count
+        else counts_to_try(space.size, scan, max_count, space.num_features)
+    )
     limit = min(most, space.size if count else space.size - 1)
     counts = sorted({min(c, limit) for c in counts})
     seeds = seed_rows(distinct.points, distinct.weights, min(limit, max(counts) + 2), n_init, rng)
@@ -109,7 +135,12 @@ def choose_means(
     def fit(c: int) -> Means:
         return best_restart(distinct.points, distinct.weights, distinct.points[seeds[:, :c]])
 
-    curve = scan_counts(lambda c: silhouette(distances, fit(c).labels[distinct.inverse]), counts, refine=refine, limit=limit)
+    curve = scan_counts(
+        lambda c: silhouette(distances, fit(c).labels[distinct.inverse]),
+        counts,
+        refine=refine,
+        limit=limit,
+    )
     found = fit(min(count, limit) if count else curve.best or 2)
     return curve, Means(found.labels[distinct.inverse], found.centers, found.inertia)
 
@@ -120,7 +151,12 @@ def _merge(points: Floats) -> _Distinct:
 
 
 def _spread(
-    geometry: Geometry, space: Space, centers: Floats, rng: np.random.Generator, details: dict[str, object], sample_size: int
+    geometry: Geometry,
+    space: Space,
+    centers: Floats,
+    rng: np.random.Generator,
+    details: dict[str, object],
+    sample_size: int,
 ) -> Clustering:
     """Lloyd on everybody from the centres of the sample."""
     points = space.need_points("kmeans")

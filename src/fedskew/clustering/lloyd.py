@@ -1,4 +1,6 @@
-"""The inner loops of k-means: k-means++ seeding of several restarts at once, then Lloyd's iterations as one matrix product."""
+"""The inner loops of k-means: k-means++ seeding of several restarts at once, then Lloyd's
+iterations as one matrix product.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,14 @@ class Means:
     inertia: float  # sum of weight x squared distance to the own centre
 
 
-def seed_rows(points: Floats, weights: Floats, count: int, restarts: int, rng: np.random.Generator) -> Ints:
-    """(restarts, count) rows chosen by k-means++, each the best of 2 + ln(count) candidates as in scikit-learn.
+def seed_rows(
+    points: Floats, weights: Floats, count: int, restarts: int, rng: np.random.Generator
+) -> Ints:
+    """(restarts, count) rows chosen by k-means++, each the best of 2 + ln(count) candidates as in
+    scikit-learn.
 
-    Every prefix is itself a k-means++ seeding, so one call serves all smaller counts. ``count`` must not exceed the number of
-    distinct points.
+    Every prefix is itself a k-means++ seeding, so one call serves all smaller counts. ``count``
+    must not exceed the number of distinct points.
     """
     trials = 2 + int(np.log(count))
     every = np.arange(restarts)
@@ -37,7 +42,9 @@ def seed_rows(points: Floats, weights: Floats, count: int, restarts: int, rng: n
     near = scipy.spatial.distance.cdist(points[picks[:, 0]], points, "sqeuclidean")
     for step in range(1, count):
         candidates = _draw(near * weights, trials, rng)
-        left = scipy.spatial.distance.cdist(points[candidates.ravel()], points, "sqeuclidean").reshape(*candidates.shape, -1)
+        left = scipy.spatial.distance.cdist(
+            points[candidates.ravel()], points, "sqeuclidean"
+        ).reshape(*candidates.shape, -1)
         np.minimum(left, near[:, None, :], out=left)
         best = (left @ weights).argmin(axis=1)
         picks[:, step], near = candidates[every, best], left[every, best]
@@ -45,17 +52,24 @@ def seed_rows(points: Floats, weights: Floats, count: int, restarts: int, rng: n
 
 
 def _draw(mass: Floats, trials: int, rng: np.random.Generator) -> Ints:
-    """(restarts, trials) columns drawn in proportion to ``mass`` (restarts, n), never one without mass."""
+    """(restarts, trials) columns drawn in proportion to ``mass`` (restarts, n), never one
+    without mass.
+    """
     total = np.cumsum(mass, axis=1)
-    # u < 1 keeps the drawn height below the last step of the staircase, so side="right" lands on a column with mass
+    # u < 1 keeps the drawn height below the last step of the staircase, so side="right" lands on a
+    # column with mass
     heights = rng.random((len(mass), trials)) * total[:, -1:]
-    drawn = [np.searchsorted(row, height, side="right") for row, height in zip(total, heights, strict=True)]
+    drawn = [
+        np.searchsorted(row, height, side="right")
+        for row, height in zip(total, heights, strict=True)
+    ]
     last = mass.shape[1] - 1 - np.argmax(mass[:, ::-1] > 0, axis=1)
     return np.asarray(np.minimum(np.array(drawn, np.int64), last[:, None]))
 
 
 def best_restart(points: Floats, weights: Floats, starts: Floats) -> Means:
-    """Lloyd from every start (restarts, k, F) until no label changes; the fit with the lowest inertia, the first among equals.
+    """Lloyd from every start (restarts, k, F) until no label changes; the fit with the lowest
+    inertia, the first among equals.
 
     >>> X = np.array([[0.0], [1.0], [9.0]])
     >>> best_restart(X, np.ones(3), np.array([[[0.0], [9.0]]]))
@@ -73,13 +87,17 @@ def best_restart(points: Floats, weights: Floats, starts: Floats) -> Means:
         if not len(live):
             break
         centers[live] = _means(points, weights, found[changed], centers[live])
-    inertia = np.array([_inertia(points, weights, row, own) for row, own in zip(labels, centers, strict=True)])
+    inertia = np.array(
+        [_inertia(points, weights, row, own) for row, own in zip(labels, centers, strict=True)]
+    )
     best = int(np.argmin(inertia))
     return Means(labels[best], centers[best], float(inertia[best]))
 
 
 def refine_centers(points: Floats, centers: Floats) -> Means:
-    """Lloyd on many points from good centres: at most 50 rounds, or until less than 0.01 % of the points move."""
+    """Lloyd on many points from good centres: at most 50 rounds, or until less than 0.01 % of
+    the points move.
+    """
     weights, labels = np.ones(len(points)), np.full(len(points), -1, np.int64)
     for _ in range(_REFINE_ITERATIONS):
         found = _nearest(points, centers[None])[0]
@@ -92,7 +110,9 @@ def refine_centers(points: Floats, centers: Floats) -> Means:
 
 
 def _nearest(points: Floats, centers: Floats) -> Ints:
-    """(restarts, n) the nearest centre of each restart. [x, 1] . [-2c, |c|^2] ranks centres like the distance does."""
+    """(restarts, n) the nearest centre of each restart. [x, 1] . [-2c, |c|^2] ranks centres like
+    the distance does.
+    """
     restarts, count, features = centers.shape
     flat = np.concatenate([-2.0 * centers, (centers * centers).sum(axis=2, keepdims=True)], axis=2)
     flat = flat.reshape(restarts * count, features + 1).T

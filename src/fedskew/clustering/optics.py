@@ -1,16 +1,21 @@
-"""OPTICS: walk through the clients from near to nearer, and read clusters off the valleys of that walk; loners stay noise.
+"""OPTICS: walk through the clients from near to nearer, and read clusters off the valleys of that
+walk; loners stay noise.
 
-Paper 000 (FedLECC), its clustering step: OPTICS on pairwise Hellinger distances; no parameters given. Ankerst et al. 1999
-(ordering, and xi extraction in figure 19); the extraction is scikit-learn's ``cluster_optics_xi``.
+Paper 000 (FedLECC), its clustering step: OPTICS on pairwise Hellinger distances; no parameters
+given. Ankerst et al. 1999 (ordering, and xi extraction in figure 19); the extraction is
+scikit-learn's ``cluster_optics_xi``.
 
 Differs from the paper:
 
-- The parameters come from a grid (METHODS 3.2), wider than that of the authors' public sibling code, which accepts nothing at
-  250 or 300 clients. For theirs: ``min_samples=(2, 3)``, ``max_eps=(0.2, 0.8)``, ``xi=(0.05, 0.8)``.
-- The ordering depends on (min_samples, max_eps) only and is shared by all xi. It is written out here for a distance matrix and
-  equals scikit-learn's: 2 ms each at 300 clients, against 0.4 to 1 s, because neighbours need no new search at every step.
+- The parameters come from a grid (METHODS 3.2), wider than that of the authors' public sibling
+  code, which accepts nothing at 250 or 300 clients. For theirs: ``min_samples=(2, 3)``,
+  ``max_eps=(0.2, 0.8)``, ``xi=(0.05, 0.8)``.
+- The ordering depends on (min_samples, max_eps) only and is shared by all xi. It is written out
+  here for a distance matrix and equals scikit-learn's: 2 ms each at 300 clients, against 0.4 to 1
+  s, because neighbours need no new search at every step.
 - Noise is placed by a policy, ``nearest`` by default.
-- Above ``exact_limit`` clients the grid runs on a sample and the others join the nearest clustered client.
+- Above ``exact_limit`` clients the grid runs on a sample and the others join the nearest clustered
+  client.
 """
 
 from __future__ import annotations
@@ -25,7 +30,8 @@ from fedskew.clustering.noise import NoisePolicy
 from fedskew.errors import RecipeError
 from fedskew.types import Clustering, Floats, Geometry, Ints
 
-_DECIMALS = np.finfo(np.float64).precision  # scikit-learn rounds reachabilities so that equal distances tie
+# scikit-learn rounds reachabilities so that equal distances tie
+_DECIMALS = np.finfo(np.float64).precision
 _UNREACHED = np.finfo(np.float64).max  # below inf, which marks clients already in the ordering
 
 
@@ -59,17 +65,35 @@ def cluster(
     >>> found.k, found.noise_fraction, found.members(1).min()
     (2, 0.0, np.int64(10))
     """
-    if not all(0 < value < 1 for value in xi) or min(min_samples, default=0) < 2 or not max_eps or min(max_eps) <= 0:
-        raise RecipeError("clustering.optics", "a grid value is out of range", "xi in (0, 1), min_samples >= 2, max_eps > 0")
+    if (
+        not all(0 < value < 1 for value in xi)
+        or min(min_samples, default=0) < 2
+        or not max_eps
+        or min(max_eps) <= 0
+    ):
+        raise RecipeError(
+            "clustering.optics",
+            "a grid value is out of range",
+            "xi in (0, 1), min_samples >= 2, max_eps > 0",
+        )
 
     def search(distances: Floats) -> list[Candidate]:
         return list(_search(distances, min_samples, max_eps, xi))
 
-    return settle("optics", geometry, rng, search, Rules(noise, max_noise, relaxed_noise, sample_size, exact_limit))
+    return settle(
+        "optics",
+        geometry,
+        rng,
+        search,
+        Rules(noise, max_noise, relaxed_noise, sample_size, exact_limit),
+    )
 
 
 def _search(
-    distances: Floats, min_samples: tuple[int, ...], max_eps: tuple[float, ...], xi: tuple[float, ...]
+    distances: Floats,
+    min_samples: tuple[int, ...],
+    max_eps: tuple[float, ...],
+    xi: tuple[float, ...],
 ) -> Iterator[Candidate]:
     tried = [value for value in min_samples if value <= len(distances) / 4]
     rounded = np.around(distances, _DECIMALS)
@@ -90,12 +114,16 @@ def core_distances(distances: Floats, min_samples: list[int]) -> list[Floats]:
     """
     if not min_samples:
         return []
-    nearest = np.sort(np.partition(distances, max(min_samples) - 1, axis=1)[:, : max(min_samples)], axis=1)
+    nearest = np.sort(
+        np.partition(distances, max(min_samples) - 1, axis=1)[:, : max(min_samples)], axis=1
+    )
     return [nearest[:, least - 1].copy() for least in min_samples]
 
 
 def order_clients(distances: Floats, core: Floats, max_eps: float) -> Ordering:
-    """The OPTICS ordering on a distance matrix: always on to the client easiest to reach, the smallest id among equals."""
+    """The OPTICS ordering on a distance matrix: always on to the client easiest to reach, the
+    smallest id among equals.
+    """
     size = len(distances)
     core = np.where(core > max_eps, np.inf, core)
     key = np.full(size, _UNREACHED)  # of clients not yet in the ordering; inf once they are
@@ -107,7 +135,11 @@ def order_clients(distances: Floats, core: Floats, max_eps: float) -> Ordering:
         key[client], bound[client] = np.inf, -np.inf
         if core[client] < np.inf:
             reach = np.maximum(distances[client], core[client])
-            better = np.flatnonzero(reach < bound) if max_eps == np.inf else _within(reach, bound, distances[client], max_eps)
+            better = (
+                np.flatnonzero(reach < bound)
+                if max_eps == np.inf
+                else _within(reach, bound, distances[client], max_eps)
+            )
             key[better] = bound[better] = reachability[better] = reach[better]
             predecessor[better] = client
     return Ordering(order, reachability, predecessor, core)
@@ -119,19 +151,27 @@ def _within(reach: Floats, bound: Floats, distances: Floats, max_eps: float) -> 
 
 def extract_xi(walk: Ordering, min_samples: int, xi: float) -> Ints:
     """Labels (n,) from the steep edges of the reachability plot, -1 = noise."""
-    from sklearn.cluster import cluster_optics_xi  # importing scikit-learn takes a second: not for every command
+    # importing scikit-learn takes a second: not for every command
+    from sklearn.cluster import cluster_optics_xi
 
     if np.isinf(walk.reachability).all():
         return np.full(len(walk.order), -1, np.int64)
-    with np.errstate(divide="ignore"):  # identical clients have reachability 0; a step from 0 is as steep as can be
+    # identical clients have reachability 0; a step from 0 is as steep as can be
+    with np.errstate(divide="ignore"):
         labels, _ = cluster_optics_xi(
-            reachability=walk.reachability, predecessor=walk.predecessor, ordering=walk.order, min_samples=min_samples, xi=xi
+            reachability=walk.reachability,
+            predecessor=walk.predecessor,
+            ordering=walk.order,
+            min_samples=min_samples,
+            xi=xi,
         )
     return np.asarray(labels, np.int64)
 
 
 def _cluster_reach(labels: Ints, core: Floats) -> Floats:
-    """The largest finite core distance in each client's cluster: how far apart neighbours may be there."""
+    """The largest finite core distance in each client's cluster: how far apart neighbours may be
+    there.
+    """
     reach = np.full(len(labels), -np.inf)
     inside = np.flatnonzero((labels >= 0) & (core < np.inf))
     largest = np.full(labels.max(initial=-1) + 1, -np.inf)

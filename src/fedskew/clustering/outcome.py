@@ -24,18 +24,26 @@ def conclude(
     exact: bool = True,
     medoids: Ints | None = None,
 ) -> Clustering:
-    """Number the clusters by smallest member, give unknown clients -1, and add each cluster's centre.
+    """Number the clusters by smallest member, give unknown clients -1, and add each cluster's
+    centre.
 
-    ``medoids`` are rows of the space, indexed by the old label; without them centres are the means of the members.
+    ``medoids`` are rows of the space, indexed by the old label; without them centres are the means
+    of the members.
     """
     renumbered, old = relabel(labels)
     everyone = np.full(geometry.size, -1, np.int64)
     everyone[space.ids] = renumbered
-    extra: dict[str, Any] = {"num_clusters": len(old), "num_known": space.size, "geometry": geometry.name}
+    extra: dict[str, Any] = {
+        "num_clusters": len(old),
+        "num_known": space.size,
+        "geometry": geometry.name,
+    }
     if medoids is not None:
         extra["medoids"] = space.ids[medoids[old]]
     if space.points is not None:
-        extra["centers"] = mean_points(space.points, renumbered) if medoids is None else space.points[medoids[old]]
+        extra["centers"] = (
+            mean_points(space.points, renumbered) if medoids is None else space.points[medoids[old]]
+        )
     return Clustering(everyone, silhouette, noise_fraction, exact, {**details, **extra})
 
 
@@ -55,5 +63,7 @@ def mean_points(points: Floats, labels: Ints) -> Floats:
     members = np.flatnonzero(labels >= 0)
     own = labels[members]
     count = int(own.max(initial=-1)) + 1
-    pick = scipy.sparse.csr_array((1.0 / np.bincount(own)[own], (own, members)), shape=(count, len(points)))
+    pick = scipy.sparse.csr_array(
+        (1.0 / np.bincount(own)[own], (own, members)), shape=(count, len(points))
+    )
     return np.asarray(pick @ points)

@@ -1,4 +1,6 @@
-"""Draw a smaller set of clients that still shows every kind of client: proportional, with a floor for rare kinds."""
+"""Draw a smaller set of clients that still shows every kind of client: proportional, with a
+floor for rare kinds.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from fedskew.types import Ints
 
 
 def quotas(sizes: Ints, total: int, floor: int = 2) -> Ints:
-    """How many to draw from each stratum: at least ``floor`` (or all it has), the rest in proportion, at most ``total``.
+    """How many to draw from each stratum: at least ``floor`` (or all it has), the rest in
+    proportion, at most ``total``.
 
     When even the floors exceed ``total`` there is no floor.
 
@@ -39,6 +42,8 @@ def stratified_rows(strata: Ints, total: int, rng: np.random.Generator, floor: i
 
 
 def sample_rows(space: Space, total: int, rng: np.random.Generator) -> Ints:
-    """At most ``total`` rows of a space. Strata: the column with the largest value, so a rare main class is not missed."""
+    """At most ``total`` rows of a space. Strata: the column with the largest value, so a rare
+    main class is not missed.
+    """
     strata = np.zeros(space.size, np.int64) if space.points is None else space.points.argmax(axis=1)
     return stratified_rows(strata, total, rng)

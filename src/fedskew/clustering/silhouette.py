@@ -1,12 +1,15 @@
-"""Silhouette: does each client sit closer to its own cluster than to the next one? 1 = clearly, 0 = on the border, < 0 = no.
+"""Silhouette: does each client sit closer to its own cluster than to the next one? 1 = clearly, 0 =
+on the border, < 0 = no.
 
-Rousseeuw 1987: s(i) = (b - a) / max(a, b), a = mean distance to the OTHER members of i's cluster, b = the smallest mean
-distance to another cluster. s = 0 for a cluster of one and when a = b = 0, as in scikit-learn. It needs 2 to K - 1 clusters.
+Rousseeuw 1987: s(i) = (b - a) / max(a, b), a = mean distance to the OTHER members of i's cluster, b
+= the smallest mean distance to another cluster. s = 0 for a cluster of one and when a = b = 0, as
+in scikit-learn. It needs 2 to K - 1 clusters.
 
-Noise (label -1) takes no part (METHODS 3.1), so read a score together with the noise fraction: leaving noise out can by itself
-lift a score to 0.9 with 86 % of the clients unclustered.
+Noise (label -1) takes no part (METHODS 3.1), so read a score together with the noise fraction:
+leaving noise out can by itself lift a score to 0.9 with 86 % of the clients unclustered.
 
-Exact forms need all distances; the subsampled and simplified forms (METHODS 3.6) do for any number of clients.
+Exact forms need all distances; the subsampled and simplified forms (METHODS 3.6) do for any number
+of clients.
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ from fedskew.types import Floats, Ints
 def silhouette_samples(distances: Floats, labels: Ints) -> Floats:
     """s(i) of every client from a distance matrix (K, K); NaN for noise.
 
-    Cluster sums are one sparse product, K^2 additions whatever the number of clusters: at K=300 with 200 clusters 0.14 ms
-    (a dense one-hot product 0.9 ms); the whole function 0.36 ms, scikit-learn's 1.7 ms.
+    Cluster sums are one sparse product, K^2 additions whatever the number of clusters: at K=300
+    with 200 clusters 0.14 ms (a dense one-hot product 0.9 ms); the whole function 0.36 ms,
+    scikit-learn's 1.7 ms.
 
     >>> D = np.abs(np.subtract.outer([0., 1., 10., 11.], [0., 1., 10., 11.]))
     >>> silhouette_samples(D, np.array([0, 0, 1, 1])).round(4)
@@ -50,13 +54,19 @@ def silhouette_of_points(points: Floats, labels: Ints) -> float | None:
     members, own, sizes = _groups(labels)
     inside, total = points[members], 0.0
     for rows in chunks(len(members), len(members)):
-        sums = _cluster_sums(scipy.spatial.distance.cdist(inside, inside[rows]), np.arange(len(members)), own, len(sizes))
+        sums = _cluster_sums(
+            scipy.spatial.distance.cdist(inside, inside[rows]),
+            np.arange(len(members)),
+            own,
+            len(sizes),
+        )
         total += float(_from_sums(sums, own[rows], sizes).sum())
     return total / len(members)
 
 
 def simplified_silhouette(points: Floats, labels: Ints) -> float | None:
-    """Distance to the own and to the nearest other centroid in place of mean distances: K x clusters, METHODS 3.6 (b).
+    """Distance to the own and to the nearest other centroid in place of mean distances: K x
+    clusters, METHODS 3.6 (b).
 
     >>> X = np.array([[0.], [1.], [10.], [11.]])
     >>> round(simplified_silhouette(X, np.array([0, 0, 1, 1])), 4)
@@ -69,17 +79,27 @@ def simplified_silhouette(points: Floats, labels: Ints) -> float | None:
     centroids = _cluster_sums(inside, np.arange(len(members)), own, len(sizes)) / sizes[:, None]
     total = 0.0
     for rows in chunks(len(members), len(sizes)):
-        total += float(_compare(scipy.spatial.distance.cdist(centroids, inside[rows]), None, own[rows], sizes).sum())
+        total += float(
+            _compare(
+                scipy.spatial.distance.cdist(centroids, inside[rows]), None, own[rows], sizes
+            ).sum()
+        )
     return total / len(members)
 
 
 def subsampled_silhouette(
-    distances: Callable[[Ints, Ints], Floats], labels: Ints, rng: np.random.Generator, *, size: int = 2000, draws: int = 3
+    distances: Callable[[Ints, Ints], Floats],
+    labels: Ints,
+    rng: np.random.Generator,
+    *,
+    size: int = 2000,
+    draws: int = 3,
 ) -> float | None:
-    """The mean of ``draws`` silhouettes of at most ``size`` clients, distances inside the sample only, METHODS 3.6 (a).
+    """The mean of ``draws`` silhouettes of at most ``size`` clients, distances inside the sample
+    only, METHODS 3.6 (a).
 
-    Clients are drawn from every cluster, at least two; a cluster's mean then counts by its true size, so small clusters that
-    are over-represented in the sample do not pull the score.
+    Clients are drawn from every cluster, at least two; a cluster's mean then counts by its true
+    size, so small clusters that are over-represented in the sample do not pull the score.
     """
     if not is_defined(labels):
         return None
@@ -94,13 +114,21 @@ def is_defined(labels: Ints) -> bool:
 
 
 def _one_draw(
-    distances: Callable[[Ints, Ints], Floats], labels: Ints, members: Ints, rng: np.random.Generator, size: int
+    distances: Callable[[Ints, Ints], Floats],
+    labels: Ints,
+    members: Ints,
+    rng: np.random.Generator,
+    size: int,
 ) -> float:
     _, own, sizes = np.unique(labels[members], return_inverse=True, return_counts=True)
     drawn = stratified_rows(own, size, rng)
     rows, own = members[drawn], own[drawn]
     weights = sizes[own] / np.bincount(own)[own]
-    return float(np.average(silhouette_samples(distances(rows, rows), own), weights=weights)) if np.ptp(own) else 0.0
+    return (
+        float(np.average(silhouette_samples(distances(rows, rows), own), weights=weights))
+        if np.ptp(own)
+        else 0.0
+    )
 
 
 def _groups(labels: Ints) -> tuple[Ints, Ints, Ints]:
@@ -123,7 +151,9 @@ def _from_sums(sums: Floats, own: Ints, sizes: Ints) -> Floats:
 
 
 def _compare(means: Floats, within: Floats | None, own: Ints, sizes: Ints) -> Floats:
-    """(b - a) / max(a, b) from distances to clusters (rows) of clients (columns); overwrites ``means``."""
+    """(b - a) / max(a, b) from distances to clusters (rows) of clients (columns); overwrites
+    ``means``.
+    """
     columns = np.arange(len(own))
     a = means[own, columns] if within is None else within
     means[own, columns] = np.inf

@@ -1,7 +1,9 @@
-"""The clients a clustering works on: those whose labels are known, and how far any of them are from each other.
+"""The clients a clustering works on: those whose labels are known, and how far any of them are from
+each other.
 
-Everything the four algorithms ask of a :class:`~fedskew.types.Geometry` goes through here, so the border checks, the cleaning
-of rounding noise and the promise never to hold a K x K matrix above :data:`PAIRWISE_LIMIT` live in one place.
+Everything the four algorithms ask of a :class:`~fedskew.types.Geometry` goes through here, so the
+border checks, the cleaning of rounding noise and the promise never to hold a K x K matrix above
+:data:`PAIRWISE_LIMIT` live in one place.
 """
 
 from __future__ import annotations
@@ -16,15 +18,19 @@ from fedskew.errors import RecipeError, SignalError
 from fedskew.types import Floats, Geometry, Ints
 
 PAIRWISE_LIMIT = 5_000  # 200 MB of float64
-ZERO_DISTANCE = 5e-8  # the Gram form of Hellinger gives sqrt(2e-16) = 1.5e-8 for equal rows; the xi rule would see hills in it
-_CHUNK = 1 << 20  # numbers per block of distances: 8 MB, measured fastest among 0.5 to 64 MB for 2,000 targets
+# the Gram form of Hellinger gives sqrt(2e-16) = 1.5e-8 for equal rows; the xi rule would see hills
+# in it
+ZERO_DISTANCE = 5e-8
+# numbers per block of distances: 8 MB, measured fastest among 0.5 to 64 MB for 2,000 targets
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
 class Space:
     """The known clients of a geometry, row by row; ``ids[row]`` is the client.
 
-    Where both are given distances come from ``pairwise``: of a squared metric (mse, cosine) the points reproduce only the root.
+    Where both are given distances come from ``pairwise``: of a squared metric (mse, cosine) the
+    points reproduce only the root.
     """
 
     ids: Ints  # (n,) ascending
@@ -38,7 +44,9 @@ class Space:
 
     def subset(self, rows: Ints) -> Space:
         """The same space with only these rows."""
-        return Space(self.ids[rows], None if self.points is None else self.points[rows], self.pairwise)
+        return Space(
+            self.ids[rows], None if self.points is None else self.points[rows], self.pairwise
+        )
 
     def distances(self, rows: Ints, columns: Ints) -> Floats:
         """The block of distances between two sets of rows."""
@@ -51,20 +59,30 @@ class Space:
         """All distances (n, n), checked: finite, not negative, symmetric, zero diagonal."""
         if self.size > PAIRWISE_LIMIT:
             raise RecipeError(
-                "clustering", f"a distance matrix of {self.size} clients", f"Stay at {PAIRWISE_LIMIT} or use points"
+                "clustering",
+                f"a distance matrix of {self.size} clients",
+                f"Stay at {PAIRWISE_LIMIT} or use points",
             )
         rows = np.arange(self.size)
         matrix = self.distances(rows, rows)
-        if self.pairwise is not None and (np.diagonal(matrix).any() or np.abs(matrix - matrix.T).max(initial=0.0) > 1e-9):
+        if self.pairwise is not None and (
+            np.diagonal(matrix).any() or np.abs(matrix - matrix.T).max(initial=0.0) > 1e-9
+        ):
             raise SignalError(
-                "clustering", "the distance is not symmetric or not 0 from a client to itself", "Use the symmetric form"
+                "clustering",
+                "the distance is not symmetric or not 0 from a client to itself",
+                "Use the symmetric form",
             )
         return matrix
 
     def need_points(self, what: str) -> Floats:
         """The points, or an error that says who wanted them."""
         if self.points is None:
-            raise RecipeError(f"clustering.{what}", "this distance gives no points, only pairwise distances", "Use kmedoids")
+            raise RecipeError(
+                f"clustering.{what}",
+                "this distance gives no points, only pairwise distances",
+                "Use kmedoids",
+            )
         return self.points
 
     @property
@@ -86,9 +104,15 @@ def enter(geometry: Geometry) -> Space:
     if points is not None:
         points = points if len(ids) == geometry.size else points[ids]
         if not np.isfinite(points).all():
-            raise SignalError("clustering", "points hold NaN or infinite values", "Check the distance stage")
+            raise SignalError(
+                "clustering", "points hold NaN or infinite values", "Check the distance stage"
+            )
     if geometry.pairwise is not None and geometry.pairwise.shape != (geometry.size, geometry.size):
-        raise SignalError("clustering", f"pairwise distances have shape {geometry.pairwise.shape}", "Give a K x K matrix")
+        raise SignalError(
+            "clustering",
+            f"pairwise distances have shape {geometry.pairwise.shape}",
+            "Give a K x K matrix",
+        )
     return Space(ids, points, geometry.pairwise)
 
 
@@ -114,8 +138,8 @@ def chunks(size: int, width: int) -> Iterator[slice]:
 def nearest_point(points: Floats, targets: Floats) -> Ints:
     """For each point the index of the nearest target, ties to the first, in blocks.
 
-    |x|^2 does not change which target is nearest, so one matrix product of [x, 1] with [-2t, |t|^2] is enough. For 200,000
-    points, 2,000 targets and 10 columns: 0.5 s, against 1.8 s for a KD-tree.
+    |x|^2 does not change which target is nearest, so one matrix product of [x, 1] with [-2t, |t|^2]
+    is enough. For 200,000 points, 2,000 targets and 10 columns: 0.5 s, against 1.8 s for a KD-tree.
     """
     flat = np.vstack([-2.0 * targets.T, (targets * targets).sum(axis=1)])
     found = np.empty(len(points), np.int64)
@@ -138,10 +162,14 @@ def nearest_row(space: Space, targets: Ints) -> tuple[Ints, Floats]:
 
 
 def _clean(block: Floats) -> Floats:
-    """A fresh block without rounding noise; infinite distances (KL without a zero policy) are refused."""
+    """A fresh block without rounding noise; infinite distances (KL without a zero policy) are
+    refused.
+    """
     if not np.isfinite(block).all() or block.min(initial=0.0) < -ZERO_DISTANCE:
         raise SignalError(
-            "clustering", "distances are negative, infinite or NaN", "With KL choose the zero policy 'clip' or 'add'"
+            "clustering",
+            "distances are negative, infinite or NaN",
+            "With KL choose the zero policy 'clip' or 'add'",
         )
     block[block < ZERO_DISTANCE] = 0.0
     return block

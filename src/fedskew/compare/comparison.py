@@ -1,4 +1,5 @@
-"""Several methods on one federation, over seeds: means with intervals, and differences that are paired by seed.
+"""Several methods on one federation, over seeds: means with intervals, and differences that are
+paired by seed.
 
 >>> from fedskew.experiment.history import History
 >>> from fedskew.types import RoundRecord
@@ -27,10 +28,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedskew.compare.contenders import training_note
-from fedskew.compare.ranking import ComparisonTable, Entry, method_row, method_scores, reference_row, winner, without_global
+from fedskew.compare.ranking import (
+    ComparisonTable,
+    Entry,
+    method_row,
+    method_scores,
+    reference_row,
+    winner,
+    without_global,
+)
 from fedskew.compare.scores import METRICS, scores_of
 from fedskew.errors import DataError, RunFolderError, did_you_mean
-from fedskew.experiment.history import RESOURCES, History, Resource, find_runs, history_of, read_history
+from fedskew.experiment.history import (
+    RESOURCES,
+    History,
+    Resource,
+    find_runs,
+    history_of,
+    read_history,
+)
 from fedskew.experiment.tables import TABLES, Row, rows_of, to_arrow, to_pandas
 from fedskew.recipe import fingerprint
 from fedskew.records import COMPUTED
@@ -45,19 +61,28 @@ FEDERATION = ("data", "partition", "devices", "faults")  # tables of a recipe th
 class Comparison:
     """Methods in the order they were given; the first is the one the others are compared with.
 
-    References say what could be had without a personalised method. They are shown beside the methods and never ranked.
+    References say what could be had without a personalised method. They are shown beside the
+    methods and never ranked.
     """
 
     entries: tuple[Entry, ...]
     references: tuple[Entry, ...] | None = None  # None: not wanted
 
     @classmethod
-    def of(cls, runs: Iterable[Any], labels: Mapping[str, str] | None = None, *, references: bool | None = None) -> Comparison:
-        """Compare :class:`fedskew.Run` values (or histories); runs with one resolved recipe are one method.
+    def of(
+        cls,
+        runs: Iterable[Any],
+        labels: Mapping[str, str] | None = None,
+        *,
+        references: bool | None = None,
+    ) -> Comparison:
+        """Compare :class:`fedskew.Run` values (or histories); runs with one resolved recipe are one
+        method.
 
-        ``labels``: fingerprint -> what to call the method, where its name does not say enough. ``references``: whether to show
-        those that the runs hold (:func:`fedskew.experiment.references.with_references`) and to take ``local_only`` as one of them; None:
-        if any method is personalised.
+        ``labels``: fingerprint -> what to call the method, where its name does not say enough.
+        ``references``: whether to show those that the runs hold
+        (:func:`fedskew.experiment.references.with_references`) and to take ``local_only`` as one of
+        them; None: if any method is personalised.
         """
         groups: dict[str, list[History]] = {}
         for history in map(history_of, runs):
@@ -66,7 +91,8 @@ class Comparison:
             raise DataError("comparison", "there are no runs", "Give at least one run folder")
         names = _distinct([(labels or {}).get(key, group[0].name) for key, group in groups.items()])
         entries = [
-            Entry(name, tuple(sorted(group, key=lambda h: h.seed))) for name, group in zip(names, groups.values(), strict=True)
+            Entry(name, tuple(sorted(group, key=lambda h: h.seed)))
+            for name, group in zip(names, groups.values(), strict=True)
         ]
         for entry in entries:
             _check_seeds(entry)
@@ -77,29 +103,47 @@ class Comparison:
 
     @classmethod
     def read(cls, *folders: str | Path, references: bool | None = None) -> Comparison:
-        """Compare run folders, or all runs below the given folders; a run that lies there twice counts once."""
-        return cls.of(_each_once([read_history(folder) for folder in find_runs(folders)]), references=references)
+        """Compare run folders, or all runs below the given folders; a run that lies there twice
+        counts once.
+        """
+        return cls.of(
+            _each_once([read_history(folder) for folder in find_runs(folders)]),
+            references=references,
+        )
 
     def against(self, baseline: str) -> Comparison:
         """The same with this method first, so that the others are compared with it."""
         labels = [entry.label for entry in self.entries]
         if baseline not in labels:
-            raise DataError("baseline", f"there is no method '{baseline}'", did_you_mean(baseline, labels))
-        return replace(self, entries=tuple(sorted(self.entries, key=lambda entry: entry.label != baseline)))
+            raise DataError(
+                "baseline", f"there is no method '{baseline}'", did_you_mean(baseline, labels)
+            )
+        return replace(
+            self, entries=tuple(sorted(self.entries, key=lambda entry: entry.label != baseline))
+        )
 
     @property
     def histories(self) -> list[tuple[Entry, History]]:
         """Everything that was played, methods first, then references."""
-        return [(entry, h) for entry in (*self.entries, *(self.references or ())) for h in entry.histories if h.rounds]
+        return [
+            (entry, h)
+            for entry in (*self.entries, *(self.references or ()))
+            for h in entry.histories
+            if h.rounds
+        ]
 
     # ---------------------------------------------------------------- tidy
 
     def rows(self, table: str) -> list[Row]:
-        """One of "rounds", "choices", "transfers", "clients" of all runs, or "scores": a row per run and metric."""
+        """One of "rounds", "choices", "transfers", "clients" of all runs, or "scores": a row per
+        run and metric.
+        """
         if table == "scores":
             return self.table().as_rows()
         if table not in TABLES:
-            raise DataError("table", f"there is no table '{table}'", did_you_mean(table, [*TABLES, "scores"]))
+            raise DataError(
+                "table", f"there is no table '{table}'", did_you_mean(table, [*TABLES, "scores"])
+            )
         return [
             {**row, "recipe": entry.label, "reference": beside}
             for beside, entries in ((False, self.entries), (True, self.references or ()))
@@ -120,58 +164,101 @@ class Comparison:
 
     def smallest_total(self, resource: Resource) -> float:
         """What every finished run has spent at least; nan if one of them does not know."""
-        totals = [float(history.spent(resource)[-1]) for entry in self.entries for history in entry.finished]
+        totals = [
+            float(history.spent(resource)[-1])
+            for entry in self.entries
+            for history in entry.finished
+        ]
         return min(totals) if totals and not any(map(math.isnan, totals)) else math.nan
 
     @cached_property
     def _plain(self) -> dict[int, dict[str, float]]:
-        return {id(history): scores_of(history) for entry in self.entries for history in entry.finished}
+        return {
+            id(history): scores_of(history) for entry in self.entries for history in entry.finished
+        }
 
     def table(self, *, target: float | None = None, budget: Resource = "rounds") -> ComparisonTable:
-        """Mean and 95 % interval of every metric, and differences against the first method paired by seed."""
+        """Mean and 95 % interval of every metric, and differences against the first method
+        paired by seed.
+        """
         if budget not in RESOURCES:
-            raise DataError("budget", f"'{budget}' is not a resource", did_you_mean(budget, RESOURCES))
+            raise DataError(
+                "budget", f"'{budget}' is not a resource", did_you_mean(budget, RESOURCES)
+            )
         if target is not None and not 0 < target <= 1:
-            raise DataError("target", f"{target} is not an accuracy", "Give a share, for example 0.9")
+            raise DataError(
+                "target", f"{target} is not an accuracy", "Give a share, for example 0.9"
+            )
         size = self.smallest_total(budget)
         done = [entry for entry in self.entries if entry.finished]
         if not done:
             raise RunFolderError("comparison", "no run is finished", "Finish them with --resume")
         scored = [method_scores(entry, self._plain, budget, size, target) for entry in done]
-        if len({entry.is_personalised for entry in done}) > 1:  # figures of one global model have no place for others
-            scored = [without_global(*found) if e.is_personalised else found for e, found in zip(done, scored, strict=True)]
+        # figures of one global model have no place for others
+        if len({entry.is_personalised for entry in done}) > 1:
+            scored = [
+                without_global(*found) if e.is_personalised else found
+                for e, found in zip(done, scored, strict=True)
+            ]
         rows = tuple(
-            method_row(entry, values, censored, scored[0][0]) for entry, (values, censored) in zip(done, scored, strict=True)
+            method_row(entry, values, censored, scored[0][0])
+            for entry, (values, censored) in zip(done, scored, strict=True)
         )
-        metrics = tuple(m for m in METRICS if any(row.estimates[m.key].n for row in rows) and (target or not m.to_target))
+        metrics = tuple(
+            m
+            for m in METRICS
+            if any(row.estimates[m.key].n for row in rows) and (target or not m.to_target)
+        )
         best = {m.key: number for m in metrics if (number := winner(rows, m)) is not None}
         beside = tuple(reference_row(entry) for entry in self.references or () if entry.finished)
-        tuned = next((entry.label for entry in self.entries if any(h.references for h in entry.histories)), "")
-        return ComparisonTable(rows, metrics, best, target, budget, size, tuple(self.notes()), beside, tuned)
+        tuned = next(
+            (entry.label for entry in self.entries if any(h.references for h in entry.histories)),
+            "",
+        )
+        return ComparisonTable(
+            rows, metrics, best, target, budget, size, tuple(self.notes()), beside, tuned
+        )
 
     def notes(self) -> list[str]:
         """What to know before trusting the table."""
         open_runs = [h for _, h in self.histories if not h.finished]
-        notes = [f"not finished, so not in the table: {_where(h)} (round {_reached(h)})" for h in open_runs]
+        notes = [
+            f"not finished, so not in the table: {_where(h)} (round {_reached(h)})"
+            for h in open_runs
+        ]
         seeds = {tuple(h.seed for h in entry.finished) for entry in self.entries if entry.finished}
         if len(seeds) > 1:
             notes.append("methods have different seeds; differences use those both have")
         if note := training_note({entry.label: entry.recipe for entry in self.entries}):
             notes.append(note)
-        return notes + (_reference_notes(self.entries, self.references) if self.references is not None else [])
+        return notes + (
+            _reference_notes(self.entries, self.references) if self.references is not None else []
+        )
 
 
 def _apart(entries: Sequence[Entry]) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
-    """(Methods, references): ``local_only`` beside others, and the rows kept with the first method that has any."""
-    alone = [entry for entry in entries if entry.recipe.get("procedure", {}).get("use") == "local_only"]
+    """(Methods, references): ``local_only`` beside others, and the rows kept with the first
+    method that has any.
+    """
+    alone = [
+        entry for entry in entries if entry.recipe.get("procedure", {}).get("use") == "local_only"
+    ]
     methods = [entry for entry in entries if entry not in alone] or list(entries)
-    kept = next((found for entry in methods if (found := [h for h in entry.histories if h.references])), [])
+    kept = next(
+        (found for entry in methods if (found := [h for h in entry.histories if h.references])), []
+    )
     rows: dict[str, list[History]] = {}
-    for name, columns, history in ((name, columns, h) for h in kept for name, columns in h.references.items()):
+    for name, columns, history in (
+        (name, columns, h) for h in kept for name, columns in h.references.items()
+    ):
         if "failed" not in columns:
             clients = {"client": list(range(len(columns["accuracy"]))), **columns}
-            rows.setdefault(name, []).append(History({**history.recipe, "name": name}, history.seed, (), clients))
-    references = [entry for entry in alone if entry not in methods] + [Entry(name, tuple(h)) for name, h in rows.items()]
+            rows.setdefault(name, []).append(
+                History({**history.recipe, "name": name}, history.seed, (), clients)
+            )
+    references = [entry for entry in alone if entry not in methods] + [
+        Entry(name, tuple(h)) for name, h in rows.items()
+    ]
     return tuple(methods), tuple(references)
 
 
@@ -185,19 +272,25 @@ def _reference_notes(methods: Sequence[Entry], references: Sequence[Entry]) -> l
         if "failed" in row
     ]
     if finished and not any("accuracy" in h.clients for h in finished):
-        return ["no reference rows: clients have no test sets; set data.client_test to split or matched"]
+        return [
+            "no reference rows: clients have no test sets; set data.client_test to split or matched"
+        ]
     computed = any(h.references for h in finished)
     alone = any(entry.histories[0].rounds for entry in references)
     missing = [*([] if alone else ["local_only"]), *([] if computed else COMPUTED)]
     if finished and missing:
-        failed.append(f"without the reference rows {', '.join(missing)}: fedskew compare makes them")
+        failed.append(
+            f"without the reference rows {', '.join(missing)}: fedskew compare makes them"
+        )
     seeds = {h.seed for h in finished}
     lacking = [entry.label for entry in references if {h.seed for h in entry.finished} != seeds]
     return failed + ([f"not for every seed: {', '.join(lacking)}"] if lacking else [])
 
 
 def _key(history: History) -> str:
-    """Which runs are one method: the same resolved recipe, or for a dict that is not one, the same name."""
+    """Which runs are one method: the same resolved recipe, or for a dict that is not one, the
+    same name.
+    """
     return fingerprint(history.recipe) if "run" in history.recipe else history.name
 
 
@@ -207,11 +300,15 @@ def _distinct(names: Sequence[str]) -> list[str]:
     >>> _distinct(["a", "b", "a"])
     ['a', 'b', 'a #2']
     """
-    return [f"{n} #{names[: i + 1].count(n)}" if names[:i].count(n) else n for i, n in enumerate(names)]
+    return [
+        f"{n} #{names[: i + 1].count(n)}" if names[:i].count(n) else n for i, n in enumerate(names)
+    ]
 
 
 def _each_once(histories: Sequence[History]) -> list[History]:
-    """Those found on disk, one of each: a run made twice (by ``run`` and by ``compare``) has the same bytes and counts once."""
+    """Those found on disk, one of each: a run made twice (by ``run`` and by ``compare``) has the
+    same bytes and counts once.
+    """
     first: dict[tuple[str, int], History] = {}
     for history in sorted(histories, key=lambda h: not h.finished):
         first.setdefault((_key(history), history.seed), history)
@@ -223,7 +320,9 @@ def _check_seeds(entry: Entry) -> None:
     twice = next((seed for seed in seeds if seeds.count(seed) > 1), None)
     if twice is not None:
         folders = [_where(h) for h in entry.histories if h.seed == twice]
-        raise RunFolderError(folders[1], f"is the same run as {folders[0]} (recipe and seed)", "Give one of them")
+        raise RunFolderError(
+            folders[1], f"is the same run as {folders[0]} (recipe and seed)", "Give one of them"
+        )
 
 
 def _check_one_federation(entries: Sequence[Entry]) -> None:
@@ -235,11 +334,21 @@ def _check_one_federation(entries: Sequence[Entry]) -> None:
             ours, theirs = history.recipe.get(table), first.recipe.get(table)
             if ours != theirs:
                 what = f"differs from {_where(first)} in {_difference(table, theirs or {}, ours or {})}"
-                raise RunFolderError(_where(history), what, "Compare runs of one federation, or make a report of each")
+                raise RunFolderError(
+                    _where(history),
+                    what,
+                    "Compare runs of one federation, or make a report of each",
+                )
         twin = counts.setdefault(history.seed, history)
-        if history.counts is not None and twin.counts is not None and not np.array_equal(history.counts, twin.counts):
+        if (
+            history.counts is not None
+            and twin.counts is not None
+            and not np.array_equal(history.counts, twin.counts)
+        ):
             what = f"has other clients than {_where(twin)} with the same seed"
-            raise RunFolderError(_where(history), what, "Compare runs of one federation, or make a report of each")
+            raise RunFolderError(
+                _where(history), what, "Compare runs of one federation, or make a report of each"
+            )
 
 
 def _difference(table: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
@@ -248,7 +357,11 @@ def _difference(table: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) 
 
 
 def _where(history: History) -> str:
-    return str(history.folder) if history.folder is not None else f"{history.name}, seed {history.seed}"
+    return (
+        str(history.folder)
+        if history.folder is not None
+        else f"{history.name}, seed {history.seed}"
+    )
 
 
 def _reached(history: History) -> str:

@@ -1,8 +1,9 @@
 """Several recipes put on one federation, so that only the method differs.
 
-Data, partition, devices, faults, the model, K, m, rounds and evaluations are the first recipe's (or what the user sets) for
-everybody. What a client does locally and every stage stay the recipe's own; with ``same_training`` only the stages do. Of the
-model, ``head_init`` stays the recipe's own too: it belongs to methods that read labels off the output layer.
+Data, partition, devices, faults, the model, K, m, rounds and evaluations are the first recipe's (or
+what the user sets) for everybody. What a client does locally and every stage stay the recipe's own;
+with ``same_training`` only the stages do. Of the model, ``head_init`` stays the recipe's own too:
+it belongs to methods that read labels off the output layer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from fedskew.types import Stateful
 SHARED = ("data", "partition", "devices", "faults")
 SHARED_RUN = ("rounds", "clients_per_round", "evaluate_every")
 OWN_MODEL = ("head_init",)
-METHODS_OWN = ("report_loss", "prox_mu", "bn")  # of [local]: what belongs to a method, not to the training they may share
+# of [local]: what belongs to a method, not to the training they may share
+METHODS_OWN = ("report_loss", "prox_mu", "bn")
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,12 @@ def line_up(
     *,
     same_training: bool = False,
 ) -> list[Contender]:
-    """Resolved recipes on the federation of the first one; with ``same_training`` clients also train as the first recipe says.
+    """Resolved recipes on the federation of the first one; with ``same_training`` clients also
+    train as the first recipe says.
 
-    ``settings`` hold for all recipes, or for one of them if the key begins with its name: ``{"fedlecc:selection.top_clusters":
-    3}``. Recipes with a ``[sweep]`` enter once per combination, named after what varies.
+    ``settings`` hold for all recipes, or for one of them if the key begins with its name:
+    ``{"fedlecc:selection.top_clusters": 3}``. Recipes with a ``[sweep]`` enter once per
+    combination, named after what varies.
 
     >>> first, second = line_up(["fedavg", "fedlecc"], {"run.rounds": 3})
     >>> first.recipe["data"] == second.recipe["data"], second.recipe["run"]["rounds"], second.recipe["local"]["epochs"]
@@ -54,11 +58,15 @@ def line_up(
     """
     loaded = [load(source) for source in sources]
     if not loaded:
-        raise RecipeError("compare", "no recipe is given", "Name at least one: fedskew list recipes")
+        raise RecipeError(
+            "compare", "no recipe is given", "Name at least one: fedskew list recipes"
+        )
     given = [_own(raw, settings or {}, [r["name"] for r in loaded]) for raw in loaded]
     lead = resolve(next(expand(override(loaded[0], given[0]))))
     found = [
-        Contender(label, resolve(_join(raw, lead, own, _training(lead, recipe) if same_training else {})))
+        Contender(
+            label, resolve(_join(raw, lead, own, _training(lead, recipe) if same_training else {}))
+        )
         for recipe, own in zip(loaded, given, strict=True)
         for label, raw in _variants(recipe)
     ]
@@ -71,7 +79,9 @@ def _own(raw: Table, settings: Mapping[str, Any], names: Sequence[str]) -> Table
     for key, value in settings.items():
         name, colon, rest = key.rpartition(":")
         if colon and name not in names:
-            raise RecipeError(f"--set {key}", f"'{name}' is not in this comparison", f"It has: {', '.join(names)}")
+            raise RecipeError(
+                f"--set {key}", f"'{name}' is not in this comparison", f"It has: {', '.join(names)}"
+            )
         if not colon or name == raw["name"]:
             own[rest] = value
     return own
@@ -80,23 +90,44 @@ def _own(raw: Table, settings: Mapping[str, Any], names: Sequence[str]) -> Table
 def _variants(raw: Table) -> Iterator[tuple[str, Table]]:
     axes = list(raw.get("sweep", {}))
     for variant in expand(raw):
-        settings = ", ".join(f"{axis}={variant[axis.partition('.')[0]][axis.partition('.')[2]]}" for axis in axes)
+        settings = ", ".join(
+            f"{axis}={variant[axis.partition('.')[0]][axis.partition('.')[2]]}" for axis in axes
+        )
         yield (f"{raw['name']} {settings}" if axes else str(raw["name"])), variant
 
 
 def _training(lead: Table, recipe: Table) -> Table:
-    """How clients of the first recipe train, but for what a method brings itself and what this recipe varies."""
-    return {k: v for k, v in lead["local"].items() if k not in METHODS_OWN and f"local.{k}" not in recipe.get("sweep", {})}
+    """How clients of the first recipe train, but for what a method brings itself and what this
+    recipe varies.
+    """
+    return {
+        k: v
+        for k, v in lead["local"].items()
+        if k not in METHODS_OWN and f"local.{k}" not in recipe.get("sweep", {})
+    }
 
 
 def _join(raw: Table, lead: Table, own: Table, training: Table) -> Table:
-    """A recipe on the federation of ``lead`` and with this local training, its own settings on top."""
-    model = {**lead["model"], **{key: raw["model"][key] for key in OWN_MODEL if key in raw.get("model", {})}}
+    """A recipe on the federation of ``lead`` and with this local training, its own settings on
+    top.
+    """
+    model = {
+        **lead["model"],
+        **{key: raw["model"][key] for key in OWN_MODEL if key in raw.get("model", {})},
+    }
     run = {**raw.get("run", {}), **{key: lead["run"][key] for key in SHARED_RUN}}
     local = {**raw.get("local", {}), **training}
-    moved: Table = {**raw, **{key: lead[key] for key in SHARED}, "model": model, "run": run, "local": local}
+    moved: Table = {
+        **raw,
+        **{key: lead[key] for key in SHARED},
+        "model": model,
+        "run": run,
+        "local": local,
+    }
     moved.pop("sweep", None)
-    return override(moved, {key: value for key, value in own.items() if key.partition(".")[0] not in SHARED})
+    return override(
+        moved, {key: value for key, value in own.items() if key.partition(".")[0] not in SHARED}
+    )
 
 
 def is_personalised(recipe: Mapping[str, Any]) -> bool:
@@ -107,15 +138,19 @@ def is_personalised(recipe: Mapping[str, Any]) -> bool:
     [False, False, True, True]
     """
     use = recipe["procedure"]["use"]
-    rule = find("procedure", use)  # somebody's own: one that makes models, or sends clients from one to another
-    return use in SEVERAL_MODELS or (isinstance(rule, Stateful) and (rule.begin is not None or rule.rehome is not None))
+    # somebody's own: one that makes models, or sends clients from one to another
+    rule = find("procedure", use)
+    return use in SEVERAL_MODELS or (
+        isinstance(rule, Stateful) and (rule.begin is not None or rule.rehome is not None)
+    )
 
 
 def add_references(contenders: Sequence[Contender]) -> tuple[list[Contender], Contender]:
     """(Contenders with what reference rows need, the one whose global model is tuned).
 
-    They need ``local_only``, and a method with one global model: FedAvg, or else the first there is. What is missing is added
-    at the end, and trains locally as the first personalised method does.
+    They need ``local_only``, and a method with one global model: FedAvg, or else the first there
+    is. What is missing is added at the end, and trains locally as the first personalised method
+    does.
 
     >>> more, tuned = add_references(line_up(["clust_psi_pfl"]))
     >>> [one.label for one in more], tuned.label, tuned.recipe["local"]["lr"]
@@ -123,9 +158,16 @@ def add_references(contenders: Sequence[Contender]) -> tuple[list[Contender], Co
     """
     alone = [one for one in contenders if one.recipe["procedure"]["use"] == "local_only"]
     personal = [one for one in contenders if is_personalised(one.recipe)]
-    single = sorted((one for one in contenders if one not in personal), key=lambda one: not _is_fedavg(one.recipe))
+    single = sorted(
+        (one for one in contenders if one not in personal),
+        key=lambda one: not _is_fedavg(one.recipe),
+    )
     like = next((one for one in personal if one not in alone), contenders[0])
-    added = [_reference(name, contenders[0], like) for name, there in (("local_only", alone), ("fedavg", single)) if not there]
+    added = [
+        _reference(name, contenders[0], like)
+        for name, there in (("local_only", alone), ("fedavg", single))
+        if not there
+    ]
     return [*contenders, *added], (single or added[-1:])[0]
 
 
@@ -136,13 +178,19 @@ def _is_fedavg(recipe: Mapping[str, Any]) -> bool:
 
 def _reference(name: str, lead: Contender, like: Contender) -> Contender:
     local = {key: value for key, value in like.recipe["local"].items() if key not in METHODS_OWN}
-    return Contender(name, resolve(_join({**load(name), "local": local}, dict(lead.recipe), {}, {})))
+    return Contender(
+        name, resolve(_join({**load(name), "local": local}, dict(lead.recipe), {}, {}))
+    )
 
 
 def shared_text(lead: Mapping[str, Any]) -> str:
     """One sentence: what all methods of a comparison have in common."""
     telling = ("alpha", "similarity", "classes_per_client", "column")
-    inside = ", ".join(f"{key} {lead['partition'][key]}" for key in telling if lead["partition"].get(key) is not None)
+    inside = ", ".join(
+        f"{key} {lead['partition'][key]}"
+        for key in telling
+        if lead["partition"].get(key) is not None
+    )
     return (
         f"{lead['data']['use']}, {lead['partition']['use']}{f' ({inside})' if inside else ''}, "
         f"K = {lead['data']['clients']}, m = {lead['run']['clients_per_round']}, {lead['run']['rounds']} rounds, "
@@ -163,8 +211,13 @@ def training_note(recipes: Mapping[str, Mapping[str, Any]]) -> str:
         for label, table in tables.items():
             values.setdefault(str(table.get(key)), []).append(label)
         if len(values) > 1 and key not in METHODS_OWN:
-            parts.append(f"{key} " + ", ".join(f"{value} ({', '.join(labels)})" for value, labels in values.items()))
-    return f"clients' own training differs, so accuracy may too: {'; '.join(parts)}" if parts else ""
+            parts.append(
+                f"{key} "
+                + ", ".join(f"{value} ({', '.join(labels)})" for value, labels in values.items())
+            )
+    return (
+        f"clients' own training differs, so accuracy may too: {'; '.join(parts)}" if parts else ""
+    )
 
 
 def command_of(arguments: Sequence[str] | None = None) -> str:

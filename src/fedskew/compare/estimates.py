@@ -1,4 +1,6 @@
-"""A mean over seeds and how far it can be trusted: Student's t interval, and a bootstrap interval of paired differences."""
+"""A mean over seeds and how far it can be trusted: Student's t interval, and a bootstrap
+interval of paired differences.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,16 @@ from fedskew.types import Floats
 
 LEVEL = 0.95
 RESAMPLES = 10_000
-# Seeds: a percentile interval of n differences of one sign never holds 0, and n signs agree by chance once in 2^(n-1) times:
-# every fourth time for 3 seeds, 6 % for 5.
+# Seeds: a percentile interval of n differences of one sign never holds 0, and n signs agree by
+# chance once in 2^(n-1) times: every fourth time for 3 seeds, 6 % for 5.
 FEWEST = 5
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Mean over ``n`` seeds with its 95 % interval; nan bounds: too few seeds to say. Censored seeds count at their bound."""
+    """Mean over ``n`` seeds with its 95 % interval; nan bounds: too few seeds to say. Censored
+    seeds count at their bound.
+    """
 
     mean: float
     low: float
@@ -35,7 +39,9 @@ class Estimate:
 
     @property
     def is_real(self) -> bool:
-        """Whether an interval of differences leaves 0 outside, with at least five seeds behind it."""
+        """Whether an interval of differences leaves 0 outside, with at least five seeds behind
+        it.
+        """
         return self.n >= FEWEST and not math.isnan(self.low) and (self.low > 0 or self.high < 0)
 
 
@@ -60,7 +66,8 @@ def mean_interval(values: Sequence[float] | Floats, *, censored: int = 0) -> Est
 
 
 def paired_difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Estimate:
-    """Mean of (ours - theirs) over the seeds both have, with a percentile bootstrap interval over seeds.
+    """Mean of (ours - theirs) over the seeds both have, with a percentile bootstrap interval over
+    seeds.
 
     Resampling is seeded: the same runs always give the same interval.
 

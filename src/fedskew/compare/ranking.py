@@ -1,4 +1,6 @@
-"""Methods' figures over seeds: a row each, differences from the first one, and which is best for real."""
+"""Methods' figures over seeds: a row each, differences from the first one, and which is best for
+real.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from fedskew.experiment.history import History, Resource
 from fedskew.experiment.tables import Row
 
 OF_CLIENTS = ("client_accuracy", "ad", "sdad")  # metrics that references have
-WORTH_SAYING = 1e-3  # of the best figure: a smaller lead, however certain, cannot be seen in a table
+# of the best figure: a smaller lead, however certain, cannot be seen in a table
+WORTH_SAYING = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +61,8 @@ class ComparisonTable:
 
     rows: tuple[TableRow, ...]
     metrics: tuple[Metric, ...]
-    best: Mapping[str, int]  # metric -> the row that beats the runner-up for real: the paired interval leaves 0 outside
+    # metric -> the row that beats the runner-up for real: the paired interval leaves 0 outside
+    best: Mapping[str, int]
     target: float | None
     budget: Resource
     budget_size: float  # the smallest total among the compared runs
@@ -70,14 +74,19 @@ class ComparisonTable:
         """How much less than the first row another one needed to reach the target (METHODS 9.6)."""
         ours, base = row.estimates[metric.key], self.rows[0].estimates[metric.key]
         known = metric.to_target and bool(ours.n and base.n)
-        return saving((ours.mean, ours.censored), (base.mean, base.censored)) if known else Reduction(None)
+        return (
+            saving((ours.mean, ours.censored), (base.mean, base.censored))
+            if known
+            else Reduction(None)
+        )
 
     def as_rows(self) -> list[Row]:
         """One plain dict per method and metric, and then per reference and metric of clients."""
         methods = [
             {
                 **_figures(row, metric),
-                "saved": (found := self.saved(row, metric)).value,  # against the first row; None where it is no cost
+                # against the first row; None where it is no cost
+                "saved": (found := self.saved(row, metric)).value,
                 "saved_bound": found.bound,
                 "best": self.best.get(metric.key) == number,
                 "reference": False,
@@ -87,7 +96,13 @@ class ComparisonTable:
         ]
         beside = [metric for metric in self.metrics if metric.key in OF_CLIENTS]
         return methods + [
-            {**_figures(r, metric), "saved": None, "saved_bound": "", "best": False, "reference": True}
+            {
+                **_figures(r, metric),
+                "saved": None,
+                "saved_bound": "",
+                "best": False,
+                "reference": True,
+            }
             for r in self.references
             for metric in beside
         ]
@@ -97,8 +112,14 @@ def _figures(row: TableRow, metric: Metric) -> Row:
     return {
         "recipe": row.label,
         "metric": metric.key,
-        **{key: getattr(row.estimates[metric.key], key) for key in ("mean", "low", "high", "n", "censored")},
-        **{f"difference_{key}": getattr(row.differences[metric.key], key) for key in ("mean", "low", "high", "n")},
+        **{
+            key: getattr(row.estimates[metric.key], key)
+            for key in ("mean", "low", "high", "n", "censored")
+        },
+        **{
+            f"difference_{key}": getattr(row.differences[metric.key], key)
+            for key in ("mean", "low", "high", "n")
+        },
     }
 
 
@@ -106,7 +127,11 @@ Scored = tuple[dict[str, dict[int, float]], dict[str, int]]
 
 
 def method_scores(
-    entry: Entry, plain: Mapping[int, Mapping[str, float]], budget: Resource, size: float, target: float | None
+    entry: Entry,
+    plain: Mapping[int, Mapping[str, float]],
+    budget: Resource,
+    size: float,
+    target: float | None,
 ) -> Scored:
     """(metric -> seed -> value, metric -> censored seeds)."""
     values: dict[str, dict[int, float]] = {metric.key: {} for metric in METRICS}
@@ -123,17 +148,28 @@ def method_scores(
 
 
 def without_global(values: dict[str, dict[int, float]], censored: dict[str, int]) -> Scored:
-    """Scores of a method with several models beside methods with one: what needs a global accuracy is left empty."""
+    """Scores of a method with several models beside methods with one: what needs a global
+    accuracy is left empty.
+    """
     empty = {m.key for m in METRICS if m.to_target or m.key in ("final", "best", "at_budget")}
-    blank = {key: dict.fromkeys(found, math.nan) if key in empty else found for key, found in values.items()}
+    blank = {
+        key: dict.fromkeys(found, math.nan) if key in empty else found
+        for key, found in values.items()
+    }
     return blank, {key: 0 if key in empty else count for key, count in censored.items()}
 
 
 def method_row(
-    entry: Entry, values: dict[str, dict[int, float]], censored: Mapping[str, int], first: Mapping[str, Mapping[int, float]]
+    entry: Entry,
+    values: dict[str, dict[int, float]],
+    censored: Mapping[str, int],
+    first: Mapping[str, Mapping[int, float]],
 ) -> TableRow:
     """Means over seeds, and differences from ``first`` paired by seed."""
-    estimates = {key: mean_interval(list(found.values()), censored=censored[key]) for key, found in values.items()}
+    estimates = {
+        key: mean_interval(list(found.values()), censored=censored[key])
+        for key, found in values.items()
+    }
     differences = {key: paired_difference(found, first[key]) for key, found in values.items()}
     seeds = tuple(history.seed for history in entry.finished)
     return TableRow(entry.label, seeds, values, estimates, differences, not entry.is_personalised)
@@ -142,13 +178,24 @@ def method_row(
 def reference_row(entry: Entry) -> TableRow:
     """What clients have of a reference; nothing else of it is compared."""
     scores = {history.seed: client_scores(history.clients) for history in entry.finished}
-    values = {m.key: {seed: found.get(m.key, math.nan) for seed, found in scores.items()} for m in METRICS}
+    values = {
+        m.key: {seed: found.get(m.key, math.nan) for seed, found in scores.items()} for m in METRICS
+    }
     estimates = {key: mean_interval(list(found.values())) for key, found in values.items()}
-    return TableRow(entry.label, tuple(scores), values, estimates, dict.fromkeys(values, mean_interval([])), central=False)
+    return TableRow(
+        entry.label,
+        tuple(scores),
+        values,
+        estimates,
+        dict.fromkeys(values, mean_interval([])),
+        central=False,
+    )
 
 
 def winner(rows: Sequence[TableRow], metric: Metric) -> int | None:
-    """The best row if it beats every other one for real and by a thousandth; a censored figure is a bound: it beats nobody."""
+    """The best row if it beats every other one for real and by a thousandth; a censored figure
+    is a bound: it beats nobody.
+    """
     known = [i for i, row in enumerate(rows) if row.estimates[metric.key].n]
     if not metric.better or len(known) < 2:
         return None

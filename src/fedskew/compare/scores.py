@@ -1,4 +1,6 @@
-"""The figures one run is judged by: accuracy in the end and at a budget, spread over clients, cost to a target."""
+"""The figures one run is judged by: accuracy in the end and at a budget, spread over clients,
+cost to a target.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +48,17 @@ METRICS = (
     Metric("time", "simulated time", -1, "seconds"),
     Metric("energy", "energy", -1, "joules"),
 )
-SPENT: Mapping[str, Resource] = {"rounds_to": "rounds", "bytes_to": "bytes", "time_to": "time", "energy_to": "energy"}
+SPENT: Mapping[str, Resource] = {
+    "rounds_to": "rounds",
+    "bytes_to": "bytes",
+    "time_to": "time",
+    "energy_to": "energy",
+}
 
 
 def last_mean(accuracies: Floats) -> float:
-    """Mean of the last five evaluations; the untrained model (the first) only counts if there is nothing else.
+    """Mean of the last five evaluations; the untrained model (the first) only counts if there is
+    nothing else.
 
     >>> last_mean(np.array([0.1, 0.5, 0.25, 0.5, 0.75, 1.0, 1.0])), last_mean(np.array([0.1, 0.5]))
     (0.7, 0.5)
@@ -66,15 +74,21 @@ def at_budget(history: History, resource: Resource, budget: float) -> float:
 
 
 def to_target(history: History, target: float) -> dict[str, tuple[float, bool]]:
-    """Metric -> (what was spent when the target was reached, False), or (all that was spent, True) if it never was."""
+    """Metric -> (what was spent when the target was reached, False), or (all that was spent,
+    True) if it never was.
+    """
     known, accuracies, _ = history.evaluated
     position = first_held(accuracies, target)
     index = -1 if position is None else int(known[position])
-    return {key: (float(history.spent(resource)[index]), position is None) for key, resource in SPENT.items()}
+    return {
+        key: (float(history.spent(resource)[index]), position is None)
+        for key, resource in SPENT.items()
+    }
 
 
 def client_scores(clients: Mapping[str, Any]) -> dict[str, float]:
-    """Accuracy over clients (weighted by test examples), AD and SDAD (METHODS 9.5); nan where clients have no test sets.
+    """Accuracy over clients (weighted by test examples), AD and SDAD (METHODS 9.5); nan where
+    clients have no test sets.
 
     >>> client_scores({"accuracy": [1.0, 0.5, None], "test_examples": [1, 3, 0]})
     {'client_accuracy': 0.625, 'ad': 0.25, 'sdad': 0.25}

@@ -1,4 +1,6 @@
-"""Datasets from what a person already has: arrays, or a torch dataset (torch itself is never imported)."""
+"""Datasets from what a person already has: arrays, or a torch dataset (torch itself is never
+imported).
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,9 @@ def from_arrays(
 ) -> Dataset:
     """A :class:`Dataset` from arrays in memory.
 
-    Labels may be anything sortable; they become 0..C-1 in sorted order. With ``num_classes`` given they must already be
-    integers 0..num_classes-1 and stay as they are, so a class may then have no example.
+    Labels may be anything sortable; they become 0..C-1 in sorted order. With ``num_classes`` given
+    they must already be integers 0..num_classes-1 and stay as they are, so a class may then have no
+    example.
 
     >>> data = from_arrays([[1.0, 5.0], [3.0, 5.0]], ["dog", "cat"])
     >>> data.y.tolist(), data.class_names, data.mean.tolist(), data.std.tolist()
@@ -67,9 +70,14 @@ def from_arrays(
 
 
 def from_torch(
-    dataset: Any, test: Any = None, *, name: str = "custom", columns: Mapping[str, ArrayLike] | None = None
+    dataset: Any,
+    test: Any = None,
+    *,
+    name: str = "custom",
+    columns: Mapping[str, ArrayLike] | None = None,
 ) -> Dataset:
-    """A :class:`Dataset` from map-style torch datasets: anything with a length whose items are ``(x, y)``.
+    """A :class:`Dataset` from map-style torch datasets: anything with a length whose items are
+    ``(x, y)``.
 
     Items of shape (C, H, W) with 1, 3 or 4 channels in front become (H, W) or (H, W, C).
 
@@ -95,21 +103,37 @@ def as_rows(x: ArrayLike, name: str) -> NDArray[Any]:
         return rows
     if rows.dtype.kind in "iu" and rows.ndim == 2:
         return rows.astype(np.int64)
-    raise DataError(f"data {name}", f"x is {rows.dtype} of shape {rows.shape}", "Give uint8 images, floats or (N, L) token ids")
+    raise DataError(
+        f"data {name}",
+        f"x is {rows.dtype} of shape {rows.shape}",
+        "Give uint8 images, floats or (N, L) token ids",
+    )
 
 
-def remap(y: ArrayLike, y_test: ArrayLike, num_classes: int | None, name: str) -> tuple[Ints, Ints, tuple[str, ...]]:
+def remap(
+    y: ArrayLike, y_test: ArrayLike, num_classes: int | None, name: str
+) -> tuple[Ints, Ints, tuple[str, ...]]:
     """Labels as 0..C-1 with their names."""
     labels, test = np.asarray(y), np.asarray(y_test)
     if num_classes is not None:
         if labels.dtype.kind not in "iu" or (test.size and test.dtype.kind not in "iu"):
-            raise DataError(f"data {name}", "labels are not integers", "Leave num_classes out to have them numbered")
-        return labels.astype(np.int64), test.astype(np.int64), tuple(str(c) for c in range(num_classes))
+            raise DataError(
+                f"data {name}",
+                "labels are not integers",
+                "Leave num_classes out to have them numbered",
+            )
+        return (
+            labels.astype(np.int64),
+            test.astype(np.int64),
+            tuple(str(c) for c in range(num_classes)),
+        )
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise DataError(f"data {name}", "labels hold NaN or infinity", "Drop those rows")
     if test.size and (labels.dtype.kind in "iub") != (test.dtype.kind in "iub"):
         raise DataError(
-            f"data {name}", f"training labels are {labels.dtype}, test labels {test.dtype}", "Use one type for both"
+            f"data {name}",
+            f"training labels are {labels.dtype}, test labels {test.dtype}",
+            "Use one type for both",
         )
     both = np.concatenate([labels, test]) if test.size else labels
     values, codes = np.unique(both, return_inverse=True)
@@ -117,7 +141,8 @@ def remap(y: ArrayLike, y_test: ArrayLike, num_classes: int | None, name: str) -
 
 
 def fit_scale(x: NDArray[Any], rows: Ints | None = None) -> tuple[Params, Params]:
-    """Mean and standard deviation of ``x`` (or of some of its rows), per column or channel; uint8 in units of 255.
+    """Mean and standard deviation of ``x`` (or of some of its rows), per column or channel; uint8
+    in units of 255.
 
     A constant column gets std 1. Two passes in float64, a chunk at a time.
 
@@ -132,7 +157,9 @@ def fit_scale(x: NDArray[Any], rows: Ints | None = None) -> tuple[Params, Params
     mean = sum((x[c].sum(axis=axes, dtype=np.float64) for c in chunks), start=np.zeros(())) / count
     var = sum(((x[c] - mean) ** 2).sum(axis=axes) for c in chunks) / count
     std = np.sqrt(var)
-    return np.asarray(mean / unit, np.float32), np.asarray(np.where(std > 0, std, unit) / unit, np.float32)
+    return np.asarray(mean / unit, np.float32), np.asarray(
+        np.where(std > 0, std, unit) / unit, np.float32
+    )
 
 
 def _collect(dataset: Any, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -142,7 +169,11 @@ def _collect(dataset: Any, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
     rows = [np.asarray(x) for x, _ in pairs]
     shapes = {row.shape for row in rows}
     if len(shapes) > 1:
-        raise DataError(f"data {name}", f"items differ in shape, for example {sorted(shapes)[:2]}", "Resize them to one shape")
+        raise DataError(
+            f"data {name}",
+            f"items differ in shape, for example {sorted(shapes)[:2]}",
+            "Resize them to one shape",
+        )
     return _channels_last(np.stack(rows)), np.asarray([np.asarray(y).item() for _, y in pairs])
 
 

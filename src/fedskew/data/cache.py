@@ -1,7 +1,9 @@
-"""The cache folder: each dataset is a folder of plain ``.npy`` files that many processes can map at once.
+"""The cache folder: each dataset is a folder of plain ``.npy`` files that many processes can map at
+once.
 
-A dataset is written into a hidden temporary folder beside its place and moved there by one rename, so a killed download or a
-full disk never leaves half a dataset. Training and test rows share one file (training first): pooling them needs no copy.
+A dataset is written into a hidden temporary folder beside its place and moved there by one rename,
+so a killed download or a full disk never leaves half a dataset. Training and test rows share one
+file (training first): pooling them needs no copy.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _PLAIN = ("num_classes", "default_model", "license", "source", "scale", "vocab_s
 
 
 def cache_folder() -> Path:
-    """Where datasets are kept: ``FEDSKEW_DATA``, or the user cache folder of the operating system."""
+    """Where datasets are kept: ``FEDSKEW_DATA``, or the user cache folder of the operating
+    system.
+    """
     named = os.environ.get("FEDSKEW_DATA")
     return Path(named) if named else Path(platformdirs.user_cache_dir("fedskew", appauthor=False))
 
@@ -40,7 +44,9 @@ def is_cached(name: str) -> bool:
 
 
 def is_stale(name: str) -> bool:
-    """Texts cached before their vocabulary was left to the training clients: they have to be read again."""
+    """Texts cached before their vocabulary was left to the training clients: they have to be
+    read again.
+    """
     meta = read_meta(name)
     return bool(meta.get("vocab_size")) and not meta.get("words")
 
@@ -55,7 +61,9 @@ def workspace(name: str) -> Iterator[Path]:
         folder = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=root))
     except OSError as error:
         raise DataError(
-            f"data {name}", f"cannot write to {root} ({error})", "Set FEDSKEW_DATA to a folder you can write to"
+            f"data {name}",
+            f"cannot write to {root} ({error})",
+            "Set FEDSKEW_DATA to a folder you can write to",
         ) from error
     try:
         yield folder
@@ -64,7 +72,9 @@ def workspace(name: str) -> Iterator[Path]:
 
 
 def store(dataset: Dataset, space: Path, origin: dict[str, Any]) -> Path:
-    """Write ``dataset`` below ``space`` (a :func:`workspace`) and move it into the cache in one step."""
+    """Write ``dataset`` below ``space`` (a :func:`workspace`) and move it into the cache in one
+    step.
+    """
     new, final = space / "dataset", cache_folder() / dataset.name
     new.mkdir()
     arrays = _arrays(dataset)
@@ -92,7 +102,9 @@ def open_cached(name: str) -> Dataset:
     damaged = [file for file, size in meta["bytes"].items() if not _has_size(folder / file, size)]
     if damaged or meta.get("format") != FORMAT:
         raise DataError(
-            f"data {name}", f"{folder} is damaged ({', '.join(damaged) or 'unknown format'})", "Fetch again with force=True"
+            f"data {name}",
+            f"{folder} is damaged ({', '.join(damaged) or 'unknown format'})",
+            "Fetch again with force=True",
         )
     x, y, n = _map(folder / "x.npy"), _map(folder / "y.npy"), meta["num_train"]
     scaled = "mean.npy" in meta["bytes"]
@@ -106,7 +118,8 @@ def open_cached(name: str) -> Dataset:
         mean=np.load(folder / "mean.npy") if scaled else None,
         std=np.load(folder / "std.npy") if scaled else None,
         columns={key: _map(folder / f"column_{i}.npy") for i, key in enumerate(meta["columns"])},
-        **{key: meta[key] for key in _PLAIN if key in meta},  # "words" came later than the first caches
+        # "words" came later than the first caches
+        **{key: meta[key] for key in _PLAIN if key in meta},
     )
 
 
@@ -116,19 +129,26 @@ def read_meta(name: str) -> dict[str, Any]:
     try:
         meta: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"data {name}", f"cannot read {path} ({error})", "Fetch again with force=True") from error
+        raise DataError(
+            f"data {name}", f"cannot read {path} ({error})", "Fetch again with force=True"
+        ) from error
     return meta
 
 
 def _arrays(dataset: Dataset) -> dict[str, NDArray[Any]]:
-    arrays = {"x.npy": np.concatenate([dataset.x, dataset.x_test]), "y.npy": np.concatenate([dataset.y, dataset.y_test])}
+    arrays = {
+        "x.npy": np.concatenate([dataset.x, dataset.x_test]),
+        "y.npy": np.concatenate([dataset.y, dataset.y_test]),
+    }
     if dataset.mean is not None and dataset.std is not None:
         arrays |= {"mean.npy": dataset.mean, "std.npy": dataset.std}
     return arrays | {f"column_{i}.npy": column for i, column in enumerate(dataset.columns.values())}
 
 
 def _map(path: Path) -> NDArray[Any]:
-    array: NDArray[Any] = np.load(path, allow_pickle=False, mmap_mode="r" if path.stat().st_size > 4096 else None)
+    array: NDArray[Any] = np.load(
+        path, allow_pickle=False, mmap_mode="r" if path.stat().st_size > 4096 else None
+    )
     return array
 
 

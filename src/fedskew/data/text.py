@@ -1,8 +1,10 @@
-"""Texts as rows of token ids: split into lower-case words, keep the most frequent ones, cut or pad to one length.
+"""Texts as rows of token ids: split into lower-case words, keep the most frequent ones, cut or pad
+to one length.
 
-Web addresses and @names become one token each, so nobody's name enters a vocabulary. Ids: 0 padding, 1 unknown word,
-2.. words by falling frequency. A vocabulary comes from training texts only: datasets number every word they have, and
-:func:`fit_vocabulary` keeps the most frequent ones of the training rows once it is known which rows those are.
+Web addresses and @names become one token each, so nobody's name enters a vocabulary. Ids: 0
+padding, 1 unknown word, 2.. words by falling frequency. A vocabulary comes from training texts
+only: datasets number every word they have, and :func:`fit_vocabulary` keeps the most frequent ones
+of the training rows once it is known which rows those are.
 """
 
 from __future__ import annotations
@@ -27,11 +29,15 @@ def tokenise(text: str) -> list[str]:
     >>> tokenise("Can't wait, @Anna! https://x.y/z")
     ["can't", 'wait', '<user>', '<url>']
     """
-    return [f"<{m.lastgroup}>" if m.lastgroup else m.group().replace("’", "'") for m in _TOKEN.finditer(text.lower())]
+    return [
+        f"<{m.lastgroup}>" if m.lastgroup else m.group().replace("’", "'")
+        for m in _TOKEN.finditer(text.lower())
+    ]
 
 
 def build_vocabulary(documents: Iterable[Sequence[str]], size: int = 10_000) -> dict[str, int]:
-    """Word -> id for the most frequent words; ``size`` counts padding and unknown too. Equal counts: alphabetical.
+    """Word -> id for the most frequent words; ``size`` counts padding and unknown too. Equal
+    counts: alphabetical.
 
     >>> build_vocabulary([["b", "a"], ["b", "c"]], size=4)
     {'b': 2, 'a': 3}
@@ -43,10 +49,14 @@ def build_vocabulary(documents: Iterable[Sequence[str]], size: int = 10_000) -> 
     return {word: FIRST_WORD + i for i, (word, _) in enumerate(ranked[: max(size - FIRST_WORD, 0)])}
 
 
-def fit_vocabulary(ids: NDArray[np.integer], rows: Ints, words: int, size: int) -> NDArray[np.int32]:
-    """(words,) the new id of every word: the ``size`` most frequent of these rows stay, all others are unknown.
+def fit_vocabulary(
+    ids: NDArray[np.integer], rows: Ints, words: int, size: int
+) -> NDArray[np.int32]:
+    """(words,) the new id of every word: the ``size`` most frequent of these rows stay, all others
+    are unknown.
 
-    Only what is left of a text after cutting is counted; equal counts keep the order of their old ids.
+    Only what is left of a text after cutting is counted; equal counts keep the order of their old
+    ids.
 
     >>> fit_vocabulary(np.array([[2, 3, 3], [4, 4, 4]]), np.array([0]), 5, 4)
     array([0, 1, 3, 2, 1], dtype=int32)
@@ -63,8 +73,11 @@ def fit_vocabulary(ids: NDArray[np.integer], rows: Ints, words: int, size: int) 
     return table
 
 
-def encode(documents: Sequence[Sequence[str]], vocabulary: Mapping[str, int], length: int) -> NDArray[np.int32]:
-    """(N, length) ids: the first ``length`` words, padding behind them. An empty text is one unknown word.
+def encode(
+    documents: Sequence[Sequence[str]], vocabulary: Mapping[str, int], length: int
+) -> NDArray[np.int32]:
+    """(N, length) ids: the first ``length`` words, padding behind them. An empty text is one
+    unknown word.
 
     >>> encode([["b", "z"], []], {"b": 2}, 3).tolist()
     [[2, 1, 0], [1, 0, 0]]

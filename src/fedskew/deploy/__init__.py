@@ -1,4 +1,5 @@
-"""Bringing a recipe to a fleet from the command line: write an app, start and stop a fleet on this machine, run, compare bytes.
+"""Bringing a recipe to a fleet from the command line: write an app, start and stop a fleet on this
+machine, run, compare bytes.
 
 ``app.py``        writes a Flower app             ``local_fleet.py``  a SuperLink and SuperNodes on this machine
 ``keys.py``       certificates and node keys      ``processes.py``    start and stop exactly these processes

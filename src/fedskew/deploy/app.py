@@ -30,7 +30,8 @@ def write_app(folder: Path, recipe: Mapping[str, Any], *, seed: int = 0) -> list
             raise RunFolderError(str(folder), "exists and is not empty", "Choose another folder")
         folder.mkdir(parents=True, exist_ok=True)
         words = {
-            "NAME": re.sub(r"[^a-z0-9-]+", "-", folder.resolve().name.lower()).strip("-") or "fleet",
+            "NAME": re.sub(r"[^a-z0-9-]+", "-", folder.resolve().name.lower()).strip("-")
+            or "fleet",
             "RECIPE": recipe["name"],
             "SEED": str(seed),
             "CLASSES": str(_num_classes(recipe)),
@@ -42,7 +43,9 @@ def write_app(folder: Path, recipe: Mapping[str, Any], *, seed: int = 0) -> list
 
 
 def _filled(name: str, words: Mapping[str, str]) -> str:
-    text = (resources.files("fedskew.deploy") / "template" / f"{name}.in").read_text(encoding="utf8")
+    text = (resources.files("fedskew.deploy") / "template" / f"{name}.in").read_text(
+        encoding="utf8"
+    )
     for word, value in words.items():
         text = text.replace(f"@{word}@", value)
     return text
@@ -51,10 +54,18 @@ def _filled(name: str, words: Mapping[str, str]) -> str:
 def _num_classes(recipe: Mapping[str, Any]) -> int:
     info = DATASETS.get(recipe["data"]["use"])
     if info is None:
-        raise RecipeError("data.use", f"'{recipe['data']['use']}' is unknown", "See: fedskew data list")
+        raise RecipeError(
+            "data.use", f"'{recipe['data']['use']}' is unknown", "See: fedskew data list"
+        )
     return info.classes
 
 
 def _no_none(value: Any) -> Any:
-    """TOML has no null: an option that is None is left out and becomes None again when it is read."""
-    return {key: _no_none(v) for key, v in value.items() if v is not None} if isinstance(value, Mapping) else value
+    """TOML has no null: an option that is None is left out and becomes None again when it is
+    read.
+    """
+    return (
+        {key: _no_none(v) for key, v in value.items() if v is not None}
+        if isinstance(value, Mapping)
+        else value
+    )

@@ -17,45 +17,76 @@ from fedskew.errors import RunError
 from fedskew.runtime.local.process import ONE_THREAD
 
 CONNECTION = "fedskew"  # the name of our SuperLink in Flower's configuration
-QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 
 
 def program(name: str) -> str:
     """One of Flower's programs, beside the Python that runs this."""
     path = Path(sys.executable).parent / name
     if not path.is_file():
-        raise RunError("fedskew flower", f"{name} is not installed", "Run: pip install 'fedskew[flower]'")
+        raise RunError(
+            "fedskew flower", f"{name} is not installed", "Run: pip install 'fedskew[flower]'"
+        )
     return str(path)
 
 
 def environment(flower_home: Path) -> dict[str, str]:
-    """Telemetry off unless the caller has switched it on, one thread per process, Flower's files in a folder of ours."""
+    """Telemetry off unless the caller has switched it on, one thread per process, Flower's files
+    in a folder of ours.
+    """
     defaults = {**QUIET, **ONE_THREAD, "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    return {**defaults, **os.environ, "FLWR_HOME": str(flower_home), "PATH": path, "PYTHONUNBUFFERED": "1"}
+    return {
+        **defaults,
+        **os.environ,
+        "FLWR_HOME": str(flower_home),
+        "PATH": path,
+        "PYTHONUNBUFFERED": "1",
+    }
 
 
 def write_connection(flower_home: Path, address: str, authority: Path | None) -> None:
     """Tell Flower's command line where the SuperLink is."""
-    secure = "insecure = true" if authority is None else f"root-certificates = {json.dumps(str(authority))}"
+    secure = (
+        "insecure = true"
+        if authority is None
+        else f"root-certificates = {json.dumps(str(authority))}"
+    )
     flower_home.mkdir(parents=True, exist_ok=True)
     text = f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\naddress = "{address}"\n{secure}\n'
     (flower_home / "config.toml").write_text(text)
 
 
 def call(flower_home: Path, *arguments: str, seconds: float = 120.0) -> dict[str, Any]:
-    """A ``flwr ... --format json`` command and its answer; what it complains about becomes one line."""
+    """A ``flwr ... --format json`` command and its answer; what it complains about becomes one
+    line.
+    """
     command = [program("flwr"), *arguments, "--format", "json"]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=seconds, check=False, env=environment(flower_home)
+            command,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            env=environment(flower_home),
         )
     except subprocess.TimeoutExpired:
-        raise RunError("flwr", f"'flwr {arguments[0]}' did not answer within {seconds:g} s", "Is the SuperLink up?") from None
+        raise RunError(
+            "flwr",
+            f"'flwr {arguments[0]}' did not answer within {seconds:g} s",
+            "Is the SuperLink up?",
+        ) from None
     answer = _json(done.stdout)
     if answer is None or not answer.get("success", True):
         said = _plain((answer or {}).get("error-message") or done.stderr or done.stdout)
-        raise RunError("flwr", f"'flwr {arguments[0]}' failed: {said}", "See: fedskew flower status")
+        raise RunError(
+            "flwr", f"'flwr {arguments[0]}' failed: {said}", "See: fedskew flower status"
+        )
     return answer
 
 
@@ -74,7 +105,9 @@ def _plain(text: str) -> str:
 
 
 def check_reachable(address: str, authority: Path | None, seconds: float = 5.0) -> None:
-    """Whether somebody answers at this address and, with a certificate, proves to be who it says."""
+    """Whether somebody answers at this address and, with a certificate, proves to be who it
+    says.
+    """
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=seconds) as raw:
@@ -84,13 +117,23 @@ def check_reachable(address: str, authority: Path | None, seconds: float = 5.0) 
                     pass
     except ssl.SSLCertVerificationError as error:
         what = f"its certificate is not accepted ({error.verify_message})"
-        raise RunError(f"SuperLink {address}", what, "Use the ca.crt that was made with it") from None
+        raise RunError(
+            f"SuperLink {address}", what, "Use the ca.crt that was made with it"
+        ) from None
     except ssl.SSLError:
-        raise RunError(f"SuperLink {address}", "it does not speak TLS", "Start it with --tls, or connect without") from None
+        raise RunError(
+            f"SuperLink {address}",
+            "it does not speak TLS",
+            "Start it with --tls, or connect without",
+        ) from None
     except FileNotFoundError:
-        raise RunError(f"SuperLink {address}", f"there is no file {authority}", "Give the ca.crt made with it") from None
+        raise RunError(
+            f"SuperLink {address}", f"there is no file {authority}", "Give the ca.crt made with it"
+        ) from None
     except (OSError, ValueError) as error:
-        raise RunError(f"SuperLink {address}", f"nobody answers ({error})", "Start one: fedskew flower up") from None
+        raise RunError(
+            f"SuperLink {address}", f"nobody answers ({error})", "Start one: fedskew flower up"
+        ) from None
 
 
 def run_config(values: Mapping[str, Any]) -> list[str]:
@@ -104,5 +147,7 @@ def run_config(values: Mapping[str, Any]) -> list[str]:
 
 def list_runs(flower_home: Path, run_id: str | None = None) -> Sequence[Mapping[str, Any]]:
     """What Flower knows of its runs."""
-    runs: list[Mapping[str, Any]] = call(flower_home, "ls", CONNECTION, *(["--run-id", run_id] if run_id else []))["runs"]
+    runs: list[Mapping[str, Any]] = call(
+        flower_home, "ls", CONNECTION, *(["--run-id", run_id] if run_id else [])
+    )["runs"]
     return runs

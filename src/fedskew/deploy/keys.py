@@ -1,7 +1,8 @@
 """Certificates and node keys, made on the spot, readable by their owner only.
 
-A small authority of its own signs the SuperLink's certificate; whoever has ``ca.crt`` can check it. Every SuperNode has a key
-pair (ECDSA on P-384, the curve Flower wants) whose public half is registered with the SuperLink.
+A small authority of its own signs the SuperLink's certificate; whoever has ``ca.crt`` can check it.
+Every SuperNode has a key pair (ECDSA on P-384, the curve Flower wants) whose public half is
+registered with the SuperLink.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def write_private(path: Path, content: bytes) -> Path:
 
 
 def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
-    """An authority and a certificate for these host names and addresses. The authority's own key is thrown away."""
+    """An authority and a certificate for these host names and addresses. The authority's own key
+    is thrown away.
+    """
     crypto = _crypto()
     authority, server = (crypto.ec.generate_private_key(crypto.ec.SECP384R1()) for _ in range(2))
     name = _name(crypto, "fedskew fleet authority")
@@ -56,7 +59,10 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
     leaf = leaf.add_extension(names, critical=False)
     private_folder(folder)
     pem = crypto.serialization.Encoding.PEM
-    signed = [builder.sign(authority, crypto.hashes.SHA384()).public_bytes(pem) for builder in (root, leaf)]
+    signed = [
+        builder.sign(authority, crypto.hashes.SHA384()).public_bytes(pem)
+        for builder in (root, leaf)
+    ]
     return Certificates(
         write_private(folder / "ca.crt", signed[0]),
         write_private(folder / "superlink.crt", signed[1]),
@@ -65,7 +71,9 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
 
 
 def make_node_key(folder: Path, name: str) -> tuple[Path, Path]:
-    """(private, public) key of one SuperNode; an existing pair is kept, so that the node keeps its number."""
+    """(private, public) key of one SuperNode; an existing pair is kept, so that the node keeps
+    its number.
+    """
     crypto = _crypto()
     private, public = private_folder(folder) / name, folder / f"{name}.pub"
     if not private.is_file() or not public.is_file():
@@ -79,7 +87,9 @@ def make_node_key(folder: Path, name: str) -> tuple[Path, Path]:
 def _builder(crypto: Any, subject: Any, issuer: Any, key: Any, signer: Any, *, ca: bool) -> Any:
     """A certificate with the extensions that strict checkers want."""
     now, x509 = datetime.now(UTC), crypto.x509
-    uses = dict.fromkeys(USES, False) | ({"key_cert_sign": True, "crl_sign": True} if ca else {"digital_signature": True})
+    uses = dict.fromkeys(USES, False) | (
+        {"key_cert_sign": True, "crl_sign": True} if ca else {"digital_signature": True}
+    )
     return (
         crypto.x509.CertificateBuilder()
         .subject_name(subject)
@@ -91,7 +101,9 @@ def _builder(crypto: Any, subject: Any, issuer: Any, key: Any, signer: Any, *, c
         .add_extension(x509.BasicConstraints(ca=ca, path_length=0 if ca else None), critical=True)
         .add_extension(x509.KeyUsage(**uses), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+        )
     )
 
 
@@ -108,7 +120,9 @@ def _subject(crypto: Any, host: str) -> Any:
 
 def _secret(crypto: Any, key: Any, form: str) -> bytes:
     kinds = crypto.serialization
-    text: bytes = key.private_bytes(kinds.Encoding.PEM, getattr(kinds.PrivateFormat, form), kinds.NoEncryption())
+    text: bytes = key.private_bytes(
+        kinds.Encoding.PEM, getattr(kinds.PrivateFormat, form), kinds.NoEncryption()
+    )
     return text
 
 
@@ -121,7 +135,11 @@ def _crypto() -> Any:
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError:
-        raise RunError("fedskew flower", "Flower is not installed", "Run: pip install 'fedskew[flower]'") from None
+        raise RunError(
+            "fedskew flower", "Flower is not installed", "Run: pip install 'fedskew[flower]'"
+        ) from None
     names = {name: getattr(x509, name) for name in dir(x509) if not name.startswith("_")}
     names["NameOID"] = x509.oid.NameOID
-    return SimpleNamespace(x509=SimpleNamespace(**names), hashes=hashes, serialization=serialization, ec=ec)
+    return SimpleNamespace(
+        x509=SimpleNamespace(**names), hashes=hashes, serialization=serialization, ec=ec
+    )

@@ -1,7 +1,7 @@
 """A SuperLink and some SuperNodes on this machine: start them, look after them, stop exactly them.
 
-Everything lies in one folder that only its owner can read: ``fleet.json`` (what runs, with process numbers and times of
-birth), ``logs/``, ``keys/`` and Flower's own files in ``flwr/``.
+Everything lies in one folder that only its owner can read: ``fleet.json`` (what runs, with process
+numbers and times of birth), ``logs/``, ``keys/`` and Flower's own files in ``flwr/``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from fedskew.deploy.flower_cli import CONNECTION, QUIET, call, check_reachable, environment, program, write_connection
-from fedskew.deploy.keys import Certificates, make_certificates, make_node_key, private_folder, write_private
+from fedskew.deploy.flower_cli import (
+    CONNECTION,
+    QUIET,
+    call,
+    check_reachable,
+    environment,
+    program,
+    write_connection,
+)
+from fedskew.deploy.keys import (
+    Certificates,
+    make_certificates,
+    make_node_key,
+    private_folder,
+    write_private,
+)
 from fedskew.deploy.processes import Started, last_lines, reap, start, stop
 from fedskew.errors import RunError, RunFolderError
 
@@ -26,7 +40,8 @@ SHEET = "fleet.json"
 START_SECONDS = 90.0
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = ("0.0.0.0", "::")
-PORTS = range(20_000, 32_000)  # below those the kernel gives to outgoing connections: one is still free when a node binds it
+# below those the kernel gives to outgoing connections: one is still free when a node binds it
+PORTS = range(20_000, 32_000)
 
 
 @dataclass(frozen=True)
@@ -37,7 +52,8 @@ class Fleet:
     address: str
     tls: bool
     simulated: int = 0  # virtual nodes on Ray instead of SuperNodes
-    host: str = LOOPBACK  # what the SuperLink listens on; the address is where this machine reaches it
+    # what the SuperLink listens on; the address is where this machine reaches it
+    host: str = LOOPBACK
     processes: tuple[Started, ...] = field(default_factory=tuple)
 
     @property
@@ -65,9 +81,13 @@ def read_fleet(home: Path) -> Fleet:
         raw = json.loads((home / SHEET).read_text())
         return Fleet(**{**raw, "processes": tuple(Started(**p) for p in raw["processes"])})
     except FileNotFoundError:
-        raise RunFolderError(str(home), "no fleet was started here", "Start one: fedskew flower up") from None
+        raise RunFolderError(
+            str(home), "no fleet was started here", "Start one: fedskew flower up"
+        ) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise RunFolderError(str(home / SHEET), f"cannot be read ({error})", "Remove it once nothing runs any more") from None
+        raise RunFolderError(
+            str(home / SHEET), f"cannot be read ({error})", "Remove it once nothing runs any more"
+        ) from None
 
 
 def _write(fleet: Fleet) -> Fleet:
@@ -78,10 +98,20 @@ def _write(fleet: Fleet) -> Fleet:
 # ---------------------------------------------------------------- up
 
 
-def up(home: Path, nodes: int, *, tls: bool = False, host: str = LOOPBACK, port: int = 0, simulation: bool = False) -> Fleet:
-    """Start a SuperLink and ``nodes`` SuperNodes, clients 0 to nodes - 1. The SuperLink answers when this returns.
+def up(
+    home: Path,
+    nodes: int,
+    *,
+    tls: bool = False,
+    host: str = LOOPBACK,
+    port: int = 0,
+    simulation: bool = False,
+) -> Fleet:
+    """Start a SuperLink and ``nodes`` SuperNodes, clients 0 to nodes - 1. The SuperLink answers
+    when this returns.
 
-    With ``simulation`` there are no SuperNodes: Flower's simulation engine (Ray) plays them within each run.
+    With ``simulation`` there are no SuperNodes: Flower's simulation engine (Ray) plays them within
+    each run.
     """
     home = private_folder(home.resolve())
     if (home / SHEET).is_file() and any(p.alive for p in read_fleet(home).processes):
@@ -89,7 +119,9 @@ def up(home: Path, nodes: int, *, tls: bool = False, host: str = LOOPBACK, port:
     for folder in ("logs", "flwr"):
         private_folder(home / folder)
     reached = LOOPBACK if host in EVERYWHERE else host
-    fleet = Fleet(str(home), f"{reached}:{port or free_port(host)}", tls, nodes if simulation else 0, host)
+    fleet = Fleet(
+        str(home), f"{reached}:{port or free_port(host)}", tls, nodes if simulation else 0, host
+    )
     certificates = make_certificates(home / "keys", hosts_of(host)) if tls else None
     write_connection(fleet.flower_home, fleet.address, fleet.authority)
     fleet = _start(fleet, "superlink", superlink_command(fleet, certificates))
@@ -104,19 +136,36 @@ def up(home: Path, nodes: int, *, tls: bool = False, host: str = LOOPBACK, port:
 
 
 def superlink_command(fleet: Fleet, certificates: Certificates | None) -> list[str]:
-    """How the SuperLink is started; its memory is a file, so that runs are still listed after a restart."""
+    """How the SuperLink is started; its memory is a file, so that runs are still listed after a
+    restart.
+    """
     secure = ["--insecure"]
     if certificates is not None:
         secure = ["--ssl-certfile", str(certificates.certificate), "--ssl-keyfile", str(certificates.key),
                   "--ssl-ca-certfile", str(certificates.authority), "--enable-supernode-auth"]  # fmt: skip
     port = fleet.address.rpartition(":")[2]
-    state = ["--database", str(fleet.folder / "flwr" / "state.db"), "--disable-runtime-dependency-installation"]
+    state = [
+        "--database",
+        str(fleet.folder / "flwr" / "state.db"),
+        "--disable-runtime-dependency-installation",
+    ]
     engine = ["--simulation"] if fleet.simulated else []
-    return [program("flower-superlink"), *secure, *engine, "--host", fleet.host, "--port", port, *state]
+    return [
+        program("flower-superlink"),
+        *secure,
+        *engine,
+        "--host",
+        fleet.host,
+        "--port",
+        port,
+        *state,
+    ]
 
 
 def add_node(fleet: Fleet, client: int, clients: int) -> Fleet:
-    """Start a SuperNode for one client; with TLS its key is made and registered first, and kept if it exists already."""
+    """Start a SuperNode for one client; with TLS its key is made and registered first, and kept
+    if it exists already.
+    """
     key: Path | None = None
     if fleet.tls:
         known = (fleet.folder / "keys" / f"node-{client}").is_file()
@@ -127,7 +176,9 @@ def add_node(fleet: Fleet, client: int, clients: int) -> Fleet:
 
 
 def _register(fleet: Fleet, key: Path, public: Path) -> None:
-    """Make the SuperLink know a node's key, if it does not yet; a key that cannot be registered is not kept."""
+    """Make the SuperLink know a node's key, if it does not yet; a key that cannot be registered
+    is not kept.
+    """
     try:
         call(fleet.flower_home, "supernode", "register", str(public), CONNECTION)
     except RunError as error:
@@ -140,7 +191,9 @@ def supernode_command(fleet: Fleet, client: int, clients: int, key: Path | None)
     """How a SuperNode of this fleet is started."""
     secure = ["--insecure"]
     if fleet.tls:
-        secure = ["--root-certificates", str(fleet.authority)] + (["--auth-supernode-private-key", str(key)] if key else [])
+        secure = ["--root-certificates", str(fleet.authority)] + (
+            ["--auth-supernode-private-key", str(key)] if key else []
+        )
     who = f"partition-id={client} num-partitions={clients}"
     place = ["--superlink", fleet.address, "--host", LOOPBACK, "--port", str(free_port(LOOPBACK))]
     return [program("flower-supernode"), *secure, *place, "--node-config", who]
@@ -154,17 +207,27 @@ def _start(fleet: Fleet, name: str, command: Sequence[str]) -> Fleet:
 
 
 def restart(home: Path, name: str) -> Fleet:
-    """Start one of the fleet's processes again that has died; SuperLink and nodes keep address, key and memory."""
+    """Start one of the fleet's processes again that has died; SuperLink and nodes keep address,
+    key and memory.
+    """
     fleet = read_fleet(home.resolve())
     reap()
     found = next((p for p in fleet.processes if p.name == name), None)
     if found is None:
-        raise RunError(name, "is no part of this fleet", f"It has: {', '.join(p.name for p in fleet.processes)}")
+        raise RunError(
+            name,
+            "is no part of this fleet",
+            f"It has: {', '.join(p.name for p in fleet.processes)}",
+        )
     if found.alive:
         raise RunError(name, "is running", "Stop it first")
     if name == "superlink":
         keys = fleet.folder / "keys"
-        files = Certificates(keys / "ca.crt", keys / "superlink.crt", keys / "superlink.key") if fleet.tls else None
+        files = (
+            Certificates(keys / "ca.crt", keys / "superlink.crt", keys / "superlink.key")
+            if fleet.tls
+            else None
+        )
         fleet = _start(fleet, name, superlink_command(fleet, files))
         _wait_until_reachable(fleet)
         return fleet
@@ -172,7 +235,9 @@ def restart(home: Path, name: str) -> Fleet:
 
 
 def admit(home: Path, name: str) -> tuple[Path, list[str]]:
-    """Make and register a key for a SuperNode on another machine: (the key, the command to start it there)."""
+    """Make and register a key for a SuperNode on another machine: (the key, the command to start
+    it there).
+    """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
         raise RunError(f"name '{name}'", "becomes a file name", "Use letters, digits, - and _")
     fleet = read_fleet(home.resolve())
@@ -182,7 +247,8 @@ def admit(home: Path, name: str) -> tuple[Path, list[str]]:
     key, public = make_node_key(fleet.folder / "keys", name)
     _register(fleet, key, public)
     address = f"{hosts_of(fleet.host)[0]}:{fleet.address.rpartition(':')[2]}"
-    quiet = [f"{name}={value}" for name, value in QUIET.items() if name.startswith("FLWR")]  # no telemetry there either
+    # no telemetry there either
+    quiet = [f"{name}={value}" for name, value in QUIET.items() if name.startswith("FLWR")]
     command = ["env", *quiet, "flower-supernode", "--superlink", address, "--root-certificates", "ca.crt",
                "--auth-supernode-private-key", key.name, "--node-config", "partition-id=0"]  # fmt: skip
     return key, command
@@ -196,7 +262,9 @@ def _wait_until_reachable(fleet: Fleet) -> None:
             return check_reachable(fleet.address, fleet.authority, seconds=1.0)
         except RunError as error:
             if not process.alive or time.monotonic() > until:
-                raise RunError("superlink", f"did not start: {last_lines(process.log)}", f"See {process.log}") from error
+                raise RunError(
+                    "superlink", f"did not start: {last_lines(process.log)}", f"See {process.log}"
+                ) from error
         time.sleep(0.2)
 
 
@@ -206,18 +274,29 @@ def free_port(host: str) -> int:
     for port in random.SystemRandom().sample(PORTS, 50):
         with contextlib.suppress(OSError), socket.create_server((host, port), family=family):
             return port
-    raise RunError(f"address {host}", "cannot be listened on", "Give --host an address of this machine, and --port")
+    raise RunError(
+        f"address {host}",
+        "cannot be listened on",
+        "Give --host an address of this machine, and --port",
+    )
 
 
 def hosts_of(host: str) -> list[str]:
     """The names a certificate must hold: where the SuperLink listens, and this machine itself."""
-    own = [host] if host not in EVERYWHERE else [socket.gethostname(), socket.getfqdn(), *_addresses()]
+    own = (
+        [host]
+        if host not in EVERYWHERE
+        else [socket.gethostname(), socket.getfqdn(), *_addresses()]
+    )
     return list(dict.fromkeys([*own, LOOPBACK, "localhost"]))
 
 
 def _addresses() -> list[str]:
     try:
-        return [str(entry[4][0]) for entry in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)]
+        return [
+            str(entry[4][0])
+            for entry in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+        ]
     except OSError:
         return []
 
@@ -226,7 +305,9 @@ def _addresses() -> list[str]:
 
 
 def down(home: Path) -> list[str]:
-    """Stop the fleet's processes, nodes before the SuperLink; returns the names of those that were running."""
+    """Stop the fleet's processes, nodes before the SuperLink; returns the names of those that
+    were running.
+    """
     fleet = read_fleet(home.resolve())
     nodes = [p for p in fleet.processes if p.name != "superlink"]
     stopped = stop(nodes) + stop([p for p in fleet.processes if p.name == "superlink"])

@@ -1,6 +1,8 @@
-"""Processes that outlive the command that starts them, and are stopped by exactly that identity: number and time of birth.
+"""Processes that outlive the command that starts them, and are stopped by exactly that identity:
+number and time of birth.
 
-A process number alone is not enough: after a reboot, or when numbers wrap around, it may be somebody else's.
+A process number alone is not enough: after a reboot, or when numbers wrap around, it may be
+somebody else's.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GRACE_SECONDS = 10.0
-_CHILDREN: dict[int, subprocess.Popen[bytes]] = {}  # started by this very process: it has to collect them when they end
+# started by this very process: it has to collect them when they end
+_CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,19 @@ def birth_of(pid: int) -> str:
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return "" if fields[0] == "Z" else f"{fields[19]}@{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
+        return (
+            ""
+            if fields[0] == "Z"
+            else f"{fields[19]}@{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
+        )
     except FileNotFoundError:
         if Path("/proc/self").exists():
             return ""
     except ProcessLookupError:
         return ""
-    done = subprocess.run(["ps", "-p", str(pid), "-o", "lstart="], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["ps", "-p", str(pid), "-o", "lstart="], capture_output=True, text=True, check=False
+    )
     return done.stdout.strip()
 
 
@@ -55,18 +64,26 @@ def start(name: str, command: Sequence[str], log: Path, env: Mapping[str, str]) 
     """Start a process in a session of its own, output into ``log`` (readable by its owner only)."""
     with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as output:
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=dict(env), start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(env),
+            start_new_session=True,
         )
     _CHILDREN[child.pid] = child
     return Started(name, child.pid, birth_of(child.pid), str(log))
 
 
 def stop(processes: Sequence[Started], grace_seconds: float = GRACE_SECONDS) -> list[str]:
-    """End these processes and all that they have started, politely first; returns the names of those that were running."""
+    """End these processes and all that they have started, politely first; returns the names of
+    those that were running.
+    """
     running = [process for process in processes if process.alive]
     family = [*running, *(child for process in running for child in descendants(process.pid))]
     for process in running:
-        _signal(process, signal.SIGTERM)  # Flower's parts end with their parent; given a moment they do it in order
+        # Flower's parts end with their parent; given a moment they do it in order
+        _signal(process, signal.SIGTERM)
     until = time.monotonic() + grace_seconds
     while time.monotonic() < until and any(process.alive for process in family):
         reap()
@@ -79,7 +96,8 @@ def stop(processes: Sequence[Started], grace_seconds: float = GRACE_SECONDS) -> 
 
 
 def descendants(pid: int) -> list[Started]:
-    """Children of a process, their children and so on, each with its birth (Linux; elsewhere nobody).
+    """Children of a process, their children and so on, each with its birth (Linux; elsewhere
+    nobody).
 
     >>> child = subprocess.Popen(["sleep", "60"])
     >>> child.pid in [found.pid for found in descendants(os.getpid())]
@@ -90,7 +108,9 @@ def descendants(pid: int) -> list[Started]:
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            parents.setdefault(int(entry.read_text().rpartition(")")[2].split()[1]), []).append(int(entry.parent.name))
+            parents.setdefault(int(entry.read_text().rpartition(")")[2].split()[1]), []).append(
+                int(entry.parent.name)
+            )
     found, waiting = [], [pid]
     while waiting:
         children = parents.get(waiting.pop(), [])
@@ -106,7 +126,9 @@ def _signal(process: Started, number: signal.Signals) -> None:
 
 
 def reap() -> None:
-    """Collect children of this very process that have ended; until then others believe that they are still there."""
+    """Collect children of this very process that have ended; until then others believe that they
+    are still there.
+    """
     for pid in [pid for pid, child in _CHILDREN.items() if child.poll() is not None]:
         del _CHILDREN[pid]
 
@@ -114,6 +136,10 @@ def reap() -> None:
 def last_lines(log: str, count: int = 3) -> str:
     """The end of a log, in one line."""
     with contextlib.suppress(OSError):
-        lines = [line.strip() for line in Path(log).read_text(errors="replace").splitlines() if line.strip()]
+        lines = [
+            line.strip()
+            for line in Path(log).read_text(errors="replace").splitlines()
+            if line.strip()
+        ]
         return " | ".join(lines[-count:])[-500:]
     return ""

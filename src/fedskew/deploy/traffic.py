@@ -1,8 +1,9 @@
 """Our ledger against the bytes Flower counted at the SuperLink.
 
-Flower counts what its SuperNodes pull and push: our arrays, and around each message its own envelope (metadata, the tree of
-objects, hashes) and our small header. That envelope is stated here as constants per message, measured with flwr 1.41 on three
-runs of FedLECC and sequential FedAvg on digits; what is left after taking it off is compared with the ledger.
+Flower counts what its SuperNodes pull and push: our arrays, and around each message its own
+envelope (metadata, the tree of objects, hashes) and our small header. That envelope is stated here
+as constants per message, measured with flwr 1.41 on three runs of FedLECC and sequential FedAvg on
+digits; what is left after taking it off is compared with the ledger.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from fedskew.errors import RunFolderError
 from fedskew.records import read_json, read_rounds
 
 OVERHEAD_BYTES = {"down": 900, "up": 1025}  # per message to a client, per reply
-ARRAYS_OVERHEAD_BYTES = {"down": 1390, "up": 780}  # more, if it has arrays in it: four nested objects with their hashes
+# more, if it has arrays in it: four nested objects with their hashes
+ARRAYS_OVERHEAD_BYTES = {"down": 1390, "up": 780}
 FLEET = "fleet.json"
 
 
@@ -25,7 +27,9 @@ class Direction:
     """One direction of one Flower run."""
 
     ledger: int  # what the rounds' records charge
-    uncharged: int  # models sent out to be tested, and relays the ledger calls device-to-device but Flower has to carry
+    # models sent out to be tested, and relays the ledger calls device-to-device but Flower has to
+    # carry
+    uncharged: int
     messages: int
     overhead: int  # stated, for all messages
     flower: int  # what Flower measured
@@ -44,21 +48,43 @@ class Direction:
 def compare(folder: Path, flower_runs: Sequence[Mapping[str, Any]]) -> dict[str, Direction]:
     """The last Flower run of a run folder, direction by direction."""
     if not (folder / FLEET).is_file():
-        raise RunFolderError(str(folder), "was not played over a fleet", "Give the folder of 'fedskew flower run'")
+        raise RunFolderError(
+            str(folder), "was not played over a fleet", "Give the folder of 'fedskew flower run'"
+        )
     entry = read_json(folder / FLEET)["runs"][-1]
-    measured = next((run for run in flower_runs if str(run["run-id"]) == str(entry["flower_run"])), None)
+    measured = next(
+        (run for run in flower_runs if str(run["run-id"]) == str(entry["flower_run"])), None
+    )
     if measured is None:
-        raise RunFolderError(str(folder), "the SuperLink does not know its run", "Was the SuperLink restarted?")
-    transfers = [t for r in read_rounds(folder) if r.round > entry["after_round"] for t in r.transfers]
-    bytes_of = {way: sum(t.bytes for t in transfers if t.direction == way) for way in ("down", "up", "d2d")}
+        raise RunFolderError(
+            str(folder), "the SuperLink does not know its run", "Was the SuperLink restarted?"
+        )
+    transfers = [
+        t for r in read_rounds(folder) if r.round > entry["after_round"] for t in r.transfers
+    ]
+    bytes_of = {
+        way: sum(t.bytes for t in transfers if t.direction == way) for way in ("down", "up", "d2d")
+    }
     uncharged = {"down": entry["test_down"] + bytes_of["d2d"], "up": bytes_of["d2d"]}
-    flower = {way: measured["network-traffic"][f"{name}bound-bytes"] for way, name in (("down", "out"), ("up", "in"))}
+    flower = {
+        way: measured["network-traffic"][f"{name}bound-bytes"]
+        for way, name in (("down", "out"), ("up", "in"))
+    }
     return {
-        way: Direction(bytes_of[way], uncharged[way], entry[f"messages_{way}"], stated_overhead(entry, way), flower[way])
+        way: Direction(
+            bytes_of[way],
+            uncharged[way],
+            entry[f"messages_{way}"],
+            stated_overhead(entry, way),
+            flower[way],
+        )
         for way in ("down", "up")
     }
 
 
 def stated_overhead(entry: Mapping[str, Any], way: str) -> int:
     """Flower's envelopes in one direction, by the constants above."""
-    return int(OVERHEAD_BYTES[way] * entry[f"messages_{way}"] + ARRAYS_OVERHEAD_BYTES[way] * entry[f"arrays_{way}"])
+    return int(
+        OVERHEAD_BYTES[way] * entry[f"messages_{way}"]
+        + ARRAYS_OVERHEAD_BYTES[way] * entry[f"arrays_{way}"]
+    )

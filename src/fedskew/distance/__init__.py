@@ -1,7 +1,9 @@
-"""Distance: how far clients are from each other, ``distance(signal, *, options) -> Geometry``, and how skewed all are together.
+"""Distance: how far clients are from each other, ``distance(signal, *, options) -> Geometry``, and
+how skewed all are together.
 
-One file per family: :mod:`divergence` (made for distributions), :mod:`vector` (plain vectors), :mod:`psi` (deviation from the
-whole federation), :mod:`skew` (one number for everybody); :mod:`geometry` decides between all pairs and points.
+One file per family: :mod:`divergence` (made for distributions), :mod:`vector` (plain vectors),
+:mod:`psi` (deviation from the whole federation), :mod:`skew` (one number for everybody);
+:mod:`geometry` decides between all pairs and points.
 """
 
 from __future__ import annotations
@@ -41,7 +43,14 @@ _EMD = (
 _JS = "means two things. Say which: js_div (the divergence, paper 002) or js_dist (its square root, scipy's)"
 
 REFUSED: Mapping[str, str] = MappingProxyType(
-    {"emd": _EMD, "earth_mover": _EMD, "wasserstein": _EMD, "w1": _EMD, "js": _JS, "jensen_shannon": _JS}
+    {
+        "emd": _EMD,
+        "earth_mover": _EMD,
+        "wasserstein": _EMD,
+        "w1": _EMD,
+        "js": _JS,
+        "jensen_shannon": _JS,
+    }
 )
 """Names that would force a guess, and what to say instead."""
 

@@ -1,16 +1,22 @@
-"""Distances made for probability distributions: how much of one client's label mix would have to change to get another's.
+"""Distances made for probability distributions: how much of one client's label mix would have to
+change to get another's.
 
-METHODS 2.1-2.4; Hellinger is FedLECC's (paper 000), all others are compared by the similarity study (paper 002, eqs 9-11).
+METHODS 2.1-2.4; Hellinger is FedLECC's (paper 000), all others are compared by the similarity study
+(paper 002, eqs 9-11).
 
 Differs from the paper:
 
-- Jensen-Shannon has two names, because eq 10 is the divergence and scipy's ``jensenshannon`` is its square root.
-- KL is infinite whenever a client lacks a class that the other has, which is normal under label skew. The paper does not say
-  what it did; here ``zeros`` says it. Clustering needs symmetry, so the stage gives J = (KL(p, q) + KL(q, p)) / 2.
-- "EMD" has three readings, each under its own name: :func:`w1_index`, :func:`w1_values`, :func:`tv`.
+- Jensen-Shannon has two names, because eq 10 is the divergence and scipy's ``jensenshannon`` is its
+  square root.
+- KL is infinite whenever a client lacks a class that the other has, which is normal under label
+  skew. The paper does not say what it did; here ``zeros`` says it. Clustering needs symmetry, so
+  the stage gives J = (KL(p, q) + KL(q, p)) / 2.
+- "EMD" has three readings, each under its own name: :func:`w1_index`, :func:`w1_values`,
+  :func:`tv`.
 
-Every ``*_pairwise`` function takes plain rows (K, C) and returns (K, K) in float64. Identical rows are at exactly 0, which
-OPTICS needs: it reads ratios of distances, and a rounding error of 1e-8 in place of 0 looks like structure.
+Every ``*_pairwise`` function takes plain rows (K, C) and returns (K, K) in float64. Identical rows
+are at exactly 0, which OPTICS needs: it reads ratios of distances, and a rounding error of 1e-8 in
+place of 0 looks like structure.
 """
 
 from __future__ import annotations
@@ -27,7 +33,8 @@ from fedskew.types import Floats, Geometry, Signal
 
 Zeros: TypeAlias = Literal["clip", "add", "none"]
 Unit: TypeAlias = Literal["nats", "bits"]
-_BLOCK_NUMBERS = 4_000_000  # K x K x C is worked off in blocks of this many float64: 32 MB, about the best speed too
+# K x K x C is worked off in blocks of this many float64: 32 MB, about the best speed too
+_BLOCK_NUMBERS = 4_000_000
 
 
 # ---------------------------------------------------------------- Hellinger
@@ -50,7 +57,9 @@ def hellinger_pairwise(rows: Floats) -> Floats:
 
 
 def hellinger(signal: Signal) -> Geometry:
-    """Hellinger distance: the overlap of two label mixes, 0 to 1. Scales to any number of clients."""
+    """Hellinger distance: the overlap of two label mixes, 0 to 1. Scales to any number of
+    clients.
+    """
     return describe(signal, "hellinger", hellinger_pairwise, hellinger_points)
 
 
@@ -67,7 +76,9 @@ def js_div_pairwise(rows: Floats, *, unit: Unit = "nats") -> Floats:
     for block in _blocks(rows):
         one, other = rows[block, None, :], rows[None, block.start :, :]
         middle = (one + other) / 2
-        part = (scipy.special.rel_entr(one, middle) + scipy.special.rel_entr(other, middle)).sum(axis=2) / 2
+        part = (scipy.special.rel_entr(one, middle) + scipy.special.rel_entr(other, middle)).sum(
+            axis=2
+        ) / 2
         square[block, block.start :] = part
         square[block.start :, block] = part.T
     return np.maximum(square, 0) / (np.log(2) if unit == "bits" else 1.0)
@@ -80,12 +91,16 @@ def js_dist_pairwise(rows: Floats, *, unit: Unit = "nats") -> Floats:
 
 
 def js_div(signal: Signal, *, unit: Unit = "nats") -> Geometry:
-    """Jensen-Shannon divergence (paper 002 eq 10, natural logarithm). Not a metric: see ``js_dist``."""
+    """Jensen-Shannon divergence (paper 002 eq 10, natural logarithm). Not a metric: see
+    ``js_dist``.
+    """
     return describe(signal, "js_div", lambda rows: js_div_pairwise(rows, unit=unit))
 
 
 def js_dist(signal: Signal, *, unit: Unit = "nats") -> Geometry:
-    """Jensen-Shannon distance, the root of the divergence. Its exact points are infinite-dimensional: it does not scale."""
+    """Jensen-Shannon distance, the root of the divergence. Its exact points are
+    infinite-dimensional: it does not scale.
+    """
     return describe(signal, "js_dist", lambda rows: js_dist_pairwise(rows, unit=unit))
 
 
@@ -93,11 +108,17 @@ def js_dist(signal: Signal, *, unit: Unit = "nats") -> Geometry:
 
 
 def fill_zeros(rows: Floats, *, zeros: Zeros = "clip", eps: float = 1e-6) -> Floats:
-    """Lift absent classes off zero: ``clip`` raises to eps, ``add`` adds eps, both renormalise; ``none`` changes nothing."""
+    """Lift absent classes off zero: ``clip`` raises to eps, ``add`` adds eps, both renormalise;
+    ``none`` changes nothing.
+    """
     if zeros == "none":
         return rows
     if not eps > 0:
-        raise RecipeError("distance.kl", f"eps = {eps} leaves the zeros", 'Give a number above 0, or zeros = "none"')
+        raise RecipeError(
+            "distance.kl",
+            f"eps = {eps} leaves the zeros",
+            'Give a number above 0, or zeros = "none"',
+        )
     filled = np.maximum(rows, eps) if zeros == "clip" else rows + eps
     shares: Floats = filled / filled.sum(axis=1, keepdims=True)
     return shares
@@ -112,7 +133,9 @@ def kl_directed_pairwise(rows: Floats, *, zeros: Zeros = "clip", eps: float = 1e
     filled = fill_zeros(rows, zeros=zeros, eps=eps)
     square = np.empty((len(rows), len(rows)))
     for block in _blocks(rows):
-        square[block] = scipy.special.rel_entr(filled[block, None, :], filled[None, :, :]).sum(axis=2)
+        square[block] = scipy.special.rel_entr(filled[block, None, :], filled[None, :, :]).sum(
+            axis=2
+        )
     return np.maximum(square, 0)
 
 
@@ -124,7 +147,9 @@ def kl_pairwise(rows: Floats, *, zeros: Zeros = "clip", eps: float = 1e-6) -> Fl
 
 
 def kl(signal: Signal, *, zeros: Zeros = "clip", eps: float = 1e-6) -> Geometry:
-    """Kullback-Leibler divergence, mean of both directions. ``zeros = "none"`` gives infinities where supports differ."""
+    """Kullback-Leibler divergence, mean of both directions. ``zeros = "none"`` gives infinities
+    where supports differ.
+    """
     return describe(signal, "kl", lambda rows: kl_pairwise(rows, zeros=zeros, eps=eps))
 
 
@@ -143,7 +168,8 @@ def w1_index_pairwise(rows: Floats) -> Floats:
 
 
 def w1_values_pairwise(rows: Floats) -> Floats:
-    """The proportions taken as samples, as ``scipy.stats.wasserstein_distance(p, q)`` does: mean |sorted p - sorted q|.
+    """The proportions taken as samples, as ``scipy.stats.wasserstein_distance(p, q)`` does: mean
+    |sorted p - sorted q|.
 
     >>> round(float(w1_values_pairwise(np.array([[.7, .2, .1, 0], [.1, .2, .3, .4]]))[0, 1]), 6)
     0.15
@@ -153,28 +179,38 @@ def w1_values_pairwise(rows: Floats) -> Floats:
 
 
 def tv_pairwise(rows: Floats) -> Floats:
-    """Total variation, half the sum of |p_c - q_c|: Wasserstein when every two classes are equally far apart."""
+    """Total variation, half the sum of |p_c - q_c|: Wasserstein when every two classes are
+    equally far apart.
+    """
     square: Floats = all_pairs(rows, "cityblock") / 2
     return square
 
 
 def w1_index(signal: Signal) -> Geometry:
-    """Earth mover's distance with the classes on a line 0..C-1. It invents an order: "3" is nearer to "4" than to "9"."""
+    """Earth mover's distance with the classes on a line 0..C-1. It invents an order: "3" is
+    nearer to "4" than to "9".
+    """
     return describe(signal, "w1_index", w1_index_pairwise)
 
 
 def w1_values(signal: Signal) -> Geometry:
-    """What FedArtML calls EMD. It ignores which class is which: two clients with one different class each are at distance 0."""
+    """What FedArtML calls EMD. It ignores which class is which: two clients with one different
+    class each are at distance 0.
+    """
     return describe(signal, "w1_values", w1_values_pairwise)
 
 
 def tv(signal: Signal) -> Geometry:
-    """Total variation: the share of examples that would have to change class. The honest "EMD" for unordered classes."""
+    """Total variation: the share of examples that would have to change class. The honest "EMD"
+    for unordered classes.
+    """
     return describe(signal, "tv", tv_pairwise)
 
 
 def _blocks(rows: Floats) -> Iterator[slice]:
-    """Consecutive slices of clients, small enough that slice x K x C stays within ``_BLOCK_NUMBERS``."""
+    """Consecutive slices of clients, small enough that slice x K x C stays within
+    ``_BLOCK_NUMBERS``.
+    """
     step = max(1, _BLOCK_NUMBERS // max(1, rows.size))
     for start in range(0, len(rows), step):
         yield slice(start, min(start + step, len(rows)))

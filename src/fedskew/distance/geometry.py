@@ -1,10 +1,13 @@
-"""From a metric on label proportions to a :class:`Geometry`, and the rule that no K x K matrix is built for many clients.
+"""From a metric on label proportions to a :class:`Geometry`, and the rule that no K x K matrix is
+built for many clients.
 
-Up to ``EXACT_PAIRWISE_LIMIT`` clients a geometry holds every pair. Above it, only points whose Euclidean distance is the
-metric; a metric without such points is refused by name. 5,000 clients are 200 MB of pairs, 100,000 would be 80 GB.
+Up to ``EXACT_PAIRWISE_LIMIT`` clients a geometry holds every pair. Above it, only points whose
+Euclidean distance is the metric; a metric without such points is refused by name. 5,000 clients are
+200 MB of pairs, 100,000 would be 80 GB.
 
-For a metric that is a squared Euclidean distance (cosine, mse, mmd_linear) the points reproduce its square root: the same
-order of neighbours and the same k-means, but other silhouettes. Where no pairs are given, ``name`` then says so: ``sqrt(mse)``.
+For a metric that is a squared Euclidean distance (cosine, mse, mmd_linear) the points reproduce its
+square root: the same order of neighbours and the same k-means, but other silhouettes. Where no
+pairs are given, ``name`` then says so: ``sqrt(mse)``.
 
 Clients without a row (``known`` False) have NaN everywhere: forgetting the mask fails loudly.
 """
@@ -20,7 +23,8 @@ from fedskew.errors import SignalError
 from fedskew.types import Bools, Floats, Geometry, Signal
 
 EXACT_PAIRWISE_LIMIT = 5_000
-SCALING_METRICS = ("cosine", "euclidean", "hellinger", "mmd_linear", "mse", "psi")  # have points, so any number of clients
+# have points, so any number of clients
+SCALING_METRICS = ("cosine", "euclidean", "hellinger", "mmd_linear", "mse", "psi")
 SUM_TOLERANCE = 1e-9  # METHODS 0.4
 
 
@@ -28,17 +32,26 @@ def known_rows(signal: Signal) -> Floats:
     """The rows of the clients that have one, checked to be distributions over the classes."""
     rows = signal.rows[signal.known]
     if not len(rows):
-        raise SignalError("distance", "no client has any examples", "Give at least one client with a count above zero")
+        raise SignalError(
+            "distance",
+            "no client has any examples",
+            "Give at least one client with a count above zero",
+        )
     bad = ~((rows >= 0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1) <= SUM_TOLERANCE))
     if bad.any():
         client = int(np.flatnonzero(signal.known)[bad][0])
-        raise SignalError("distance", f"the row of client {client} is not a distribution", "Rows must be >= 0 and sum to 1")
+        raise SignalError(
+            "distance",
+            f"the row of client {client} is not a distribution",
+            "Rows must be >= 0 and sum to 1",
+        )
     return rows
 
 
 def all_pairs(points: Floats, metric: str = "euclidean") -> Floats:
     """(K, K) distances between all pairs of points, by a metric of scipy's."""
-    # Not imported from scipy.spatial: so it loads at its first use, and most commands and every client of a fleet do without.
+    # Not imported from scipy.spatial: so it loads at its first use, and most commands and every
+    # client of a fleet do without.
     apart: Floats = scipy.spatial.distance.pdist(points, metric)  # type: ignore[call-overload]
     return scipy.spatial.distance.squareform(apart)
 

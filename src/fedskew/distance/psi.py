@@ -1,17 +1,20 @@
-"""Population stability index: how far each client's label mix lies from the federation's, class by class.
+"""Population stability index: how far each client's label mix lies from the federation's, class by
+class.
 
-Clust-PSI-PFL (paper 004): PSI_ic = (p_ic - g_c) ln(p_ic / g_c), PSI_i = sum_c PSI_ic, WPSI = sum_i (n_i / N) PSI_i, with g the
-label mix of all examples together. The clustering features of a client are [PSI_i, PSI_i1 .. PSI_iC], each column standardised
-(METHODS 2.11, 3.5).
+Clust-PSI-PFL (paper 004): PSI_ic = (p_ic - g_c) ln(p_ic / g_c), PSI_i = sum_c PSI_ic, WPSI = sum_i
+(n_i / N) PSI_i, with g the label mix of all examples together. The clustering features of a client
+are [PSI_i, PSI_i1 .. PSI_iC], each column standardised (METHODS 2.11, 3.5).
 
 Differs from the paper:
 
-- The paper is silent on absent classes. As in the authors' public code, eps is added on both sides inside the logarithm. The
-  value is mostly about absent classes and eps: one absent class with g = 0.1 costs 0.46 / 0.69 / 1.15 / 2.07 at eps = 1e-3 /
-  1e-4 / 1e-6 / 1e-10. Compare WPSI only at equal eps, number of classes and g.
-- ``signed`` is ours: PSI_ic looks alike for an absent and for a strongly present class (at g = 0.1: p = 0 gives 1.151, p = 0.69
-  gives 1.140); the sign of p - g keeps them apart. Off by default.
-- A column that varies only by rounding counts as constant: standardising it would turn noise of 1e-15 into distances of 1.
+- The paper is silent on absent classes. As in the authors' public code, eps is added on both sides
+  inside the logarithm. The value is mostly about absent classes and eps: one absent class with g =
+  0.1 costs 0.46 / 0.69 / 1.15 / 2.07 at eps = 1e-3 / 1e-4 / 1e-6 / 1e-10. Compare WPSI only at
+  equal eps, number of classes and g.
+- ``signed`` is ours: PSI_ic looks alike for an absent and for a strongly present class (at g = 0.1:
+  p = 0 gives 1.151, p = 0.69 gives 1.140); the sign of p - g keeps them apart. Off by default.
+- A column that varies only by rounding counts as constant: standardising it would turn noise of
+  1e-15 into distances of 1.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ from fedskew.types import Floats, Geometry, Signal
 
 
 def overall_mix(rows: Floats, num_examples: Floats) -> Floats:
-    """(C,) g, the label mix of all examples together; every client counts alike if no one has a size."""
+    """(C,) g, the label mix of all examples together; every client counts alike if no one has a
+    size.
+    """
     total = num_examples.sum()
     mix: Floats = num_examples @ rows / total if total > 0 else rows.mean(axis=0)
     return mix
@@ -45,7 +50,9 @@ def psi_terms(rows: Floats, num_examples: Floats, *, eps: float = 1e-6) -> Float
 
 def _terms(rows: Floats, mix: Floats, eps: float) -> Floats:
     if not eps > 0:
-        raise RecipeError("distance.psi", f"eps = {eps} makes absent classes infinite", "Give a number above 0")
+        raise RecipeError(
+            "distance.psi", f"eps = {eps} makes absent classes infinite", "Give a number above 0"
+        )
     return np.maximum((rows - mix) * np.log((rows + eps) / (mix + eps)), 0)
 
 
@@ -56,7 +63,9 @@ def _columns(rows: Floats, mix: Floats, signed: bool, eps: float) -> Floats:
 
 @dataclass(frozen=True)
 class PsiScale:
-    """What turns label proportions into features: the federation's label mix, and each column's mean and spread."""
+    """What turns label proportions into features: the federation's label mix, and each column's
+    mean and spread.
+    """
 
     mix: Floats  # (C,) g
     mean: Floats  # (1 + C,)
@@ -66,11 +75,15 @@ class PsiScale:
 
     def place(self, rows: Floats) -> Floats:
         """(n, 1 + C) features of any clients, new ones too, by the scale of the old ones."""
-        features: Floats = (_columns(rows, self.mix, self.signed, self.eps) - self.mean) / self.spread
+        features: Floats = (
+            _columns(rows, self.mix, self.signed, self.eps) - self.mean
+        ) / self.spread
         return features
 
 
-def psi_scale(rows: Floats, num_examples: Floats, *, signed: bool = False, eps: float = 1e-6) -> PsiScale:
+def psi_scale(
+    rows: Floats, num_examples: Floats, *, signed: bool = False, eps: float = 1e-6
+) -> PsiScale:
     """The scale of these clients (Clust-PSI-PFL keeps it to place clients that come later).
 
     >>> rows = np.array([[.5, .5], [.9, .1], [.1, .9]])
@@ -81,18 +94,24 @@ def psi_scale(rows: Floats, num_examples: Floats, *, signed: bool = False, eps: 
     mix = overall_mix(rows, num_examples)
     columns = _columns(rows, mix, signed, eps)
     spread = columns.std(axis=0)
-    # 1e-12: rounding of a logarithm, relative to the column. 1e-20: p - g rounds to 1e-17, so PSI of equal rows to 1e-33,
-    # while one example in a million makes 1e-12.
+    # 1e-12: rounding of a logarithm, relative to the column. 1e-20: p - g rounds to 1e-17, so PSI
+    # of equal rows to 1e-33, while one example in a million makes 1e-12.
     varies = spread > 1e-12 * np.abs(columns).max(axis=0) + 1e-20
     return PsiScale(mix, columns.mean(axis=0), np.where(varies, spread, np.inf), signed, eps)
 
 
-def psi_features(rows: Floats, num_examples: Floats, *, signed: bool = False, eps: float = 1e-6) -> Floats:
-    """(K, 1 + C) columns of mean 0 and population standard deviation 1: the client's whole PSI, then one column per class."""
+def psi_features(
+    rows: Floats, num_examples: Floats, *, signed: bool = False, eps: float = 1e-6
+) -> Floats:
+    """(K, 1 + C) columns of mean 0 and population standard deviation 1: the client's whole PSI,
+    then one column per class.
+    """
     return psi_scale(rows, num_examples, signed=signed, eps=eps).place(rows)
 
 
 def psi(signal: Signal, *, signed: bool = False, eps: float = 1e-6) -> Geometry:
     """Euclidean distance between standardised PSI features. Scales to any number of clients."""
-    features = psi_features(known_rows(signal), signal.num_examples[signal.known], signed=signed, eps=eps)
+    features = psi_features(
+        known_rows(signal), signal.num_examples[signal.known], signed=signed, eps=eps
+    )
     return describe(signal, "psi", lambda _: euclidean_pairwise(features), lambda _: features)

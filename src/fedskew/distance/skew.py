@@ -1,13 +1,14 @@
 """How skewed is a whole federation: one number per definition, from the label counts alone.
 
-- HD, JSD, EMD as the FedArtML package defines them (METHODS 1.7). HD is the root mean square Hellinger distance over pairs of
-  clients, JSD the normalised generalised Jensen-Shannon distance, EMD the root of the mean ``w1_values`` over pairs.
+- HD, JSD, EMD as the FedArtML package defines them (METHODS 1.7). HD is the root mean square
+  Hellinger distance over pairs of clients, JSD the normalised generalised Jensen-Shannon distance,
+  EMD the root of the mean ``w1_values`` over pairs.
 - WPSI of Clust-PSI-PFL (paper 004; METHODS 2.11).
-- omega of AFLS (paper 003; METHODS 2.12): mean KL of the average client from each client, reference first, from
-  :mod:`fedskew.labels.omega`.
+- omega of AFLS (paper 003; METHODS 2.12): mean KL of the average client from each client, reference
+  first, from :mod:`fedskew.labels.omega`.
 
-Differs from the papers: nothing in the values. All are computed without pairs, in O(K C log K): a million clients take
-seconds.
+Differs from the papers: nothing in the values. All are computed without pairs, in O(K C log K): a
+million clients take seconds.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from fedskew.types import Floats, Ints, frozen
 
 @dataclass(frozen=True)
 class SkewFigures:
-    """Every figure of one federation. Clients without examples are listed in ``empty_clients`` and left out of all others."""
+    """Every figure of one federation. Clients without examples are listed in ``empty_clients``
+    and left out of all others.
+    """
 
     num_clients: int
     num_classes: int
@@ -52,7 +55,9 @@ class SkewFigures:
 
     def scalars(self) -> dict[str, int | float]:
         """The figures that are one number each, for a table or JSON."""
-        numbers = {name: value for name, value in vars(self).items() if isinstance(value, int | float)}
+        numbers = {
+            name: value for name, value in vars(self).items() if isinstance(value, int | float)
+        }
         return {**numbers, "num_empty": len(self.empty_clients)}
 
 
@@ -67,7 +72,9 @@ def skew_figures(counts: ArrayLike, *, eps: float = 1e-6) -> SkewFigures:
     sizes = table.sum(axis=1)
     known = sizes > 0
     if not known.any():
-        raise SignalError("skew", "no client has any examples", "Give at least one client with a count above zero")
+        raise SignalError(
+            "skew", "no client has any examples", "Give at least one client with a count above zero"
+        )
     rows, weights = table[known] / sizes[known, None], sizes[known]
     held = np.count_nonzero(table, axis=1)
     terms = psi_terms(rows, weights, eps=eps)
@@ -103,11 +110,19 @@ def _checked(counts: ArrayLike) -> Floats:
     """A float table, or an error that names the first bad entry."""
     table = np.asarray(counts, np.float64)
     if table.ndim != 2 or table.size == 0:
-        raise SignalError("skew", f"label counts of shape {table.shape}", "Give one row per client, one column per class")
+        raise SignalError(
+            "skew",
+            f"label counts of shape {table.shape}",
+            "Give one row per client, one column per class",
+        )
     bad = ~np.isfinite(table) | (table < 0)
     if bad.any():
         client, label = np.unravel_index(int(bad.argmax()), table.shape)
-        raise SignalError("skew", f"client {client}, class {label}: count {table[client, label]:g}", "Counts are at least 0")
+        raise SignalError(
+            "skew",
+            f"client {client}, class {label}: count {table[client, label]:g}",
+            "Counts are at least 0",
+        )
     return table
 
 
@@ -115,34 +130,39 @@ def _checked(counts: ArrayLike) -> Floats:
 
 
 def hellinger_skew(rows: Floats) -> float:
-    """HD: root mean square of the Hellinger distance over all pairs, clipped at 1; 0 for one client.
+    """HD: root mean square of the Hellinger distance over all pairs, clipped at 1; 0 for one
+    client.
 
     >>> round(hellinger_skew(np.array([[.7, .2, .1, 0], [.1, .2, .3, .4], [.25] * 4])), 6)
     0.443606
     """
     if len(rows) < 2:
         return 0.0
-    # METHODS 1.7: HD^2 = (K^2 - |sum_i sqrt(p_i)|^2) / (K (K-1)). As |sqrt(p_i)| = 1 that equals the variance below, which does
-    # not subtract two numbers near K^2: identical clients give 1e-16 instead of 1e-8.
+    # METHODS 1.7: HD^2 = (K^2 - |sum_i sqrt(p_i)|^2) / (K (K-1)). As |sqrt(p_i)| = 1 that equals
+    # the variance below, which does not subtract two numbers near K^2: identical clients give 1e-16
+    # instead of 1e-8.
     roots = np.sqrt(rows)
     roots -= roots.mean(axis=0)
     return min(1.0, math.sqrt(float(np.vdot(roots, roots)) / (len(rows) - 1)))
 
 
 def jensen_shannon_skew(rows: Floats) -> float:
-    """JSD: sqrt of (entropy of the mean - mean entropy, in bits) over log2 K; undivided for two clients, 0 for one.
+    """JSD: sqrt of (entropy of the mean - mean entropy, in bits) over log2 K; undivided for two
+    clients, 0 for one.
 
     >>> round(jensen_shannon_skew(np.array([[.7, .2, .1, 0], [.1, .2, .3, .4], [.25] * 4])), 6)
     0.432556
     """
     if len(rows) < 2:
         return 0.0
-    # The bracket is omega_reverse in bits; bits / log2 K = nats / ln K, and ln 2 for two clients is "undivided".
+    # The bracket is omega_reverse in bits; bits / log2 K = nats / ln K, and ln 2 for two clients is
+    # "undivided".
     return min(1.0, math.sqrt(omega_reverse(rows) / math.log(len(rows))))
 
 
 def emd_values_skew(rows: Floats) -> float:
-    """FedArtML's EMD: sqrt of the mean over pairs of ``w1_values``, exact at any K; 0 for one client.
+    """FedArtML's EMD: sqrt of the mean over pairs of ``w1_values``, exact at any K; 0 for one
+    client.
 
     >>> round(emd_values_skew(np.array([[.7, .2, .1, 0], [.1, .2, .3, .4], [.25] * 4])), 6)
     0.397911
@@ -150,7 +170,8 @@ def emd_values_skew(rows: Floats) -> float:
     num = len(rows)
     if num < 2:
         return 0.0
-    # Per rank c: the sum over pairs of |a_i - a_j| is the sum over the sorted a of (2k - K + 1) a_(k), k = 0..K-1.
+    # Per rank c: the sum over pairs of |a_i - a_j| is the sum over the sorted a of (2k - K + 1)
+    # a_(k), k = 0..K-1.
     ranked = np.sort(np.sort(rows, axis=1), axis=0)
     ranked -= ranked[0].copy()  # changes no difference, and equal clients give exactly 0
     pair_sum = float((np.arange(1 - num, num, 2) @ ranked).sum())
@@ -166,7 +187,9 @@ def wpsi(rows: Floats, num_examples: Floats, *, eps: float = 1e-6) -> float:
     >>> round(wpsi(np.array([[.7, .2, .1, 0], [.1, .2, .3, .4]]), np.array([10., 30.])), 6)
     1.227553
     """
-    return float(num_examples @ psi_terms(rows, num_examples, eps=eps).sum(axis=1) / num_examples.sum())
+    return float(
+        num_examples @ psi_terms(rows, num_examples, eps=eps).sum(axis=1) / num_examples.sum()
+    )
 
 
 # ---------------------------------------------------------------- sizes

@@ -5,10 +5,11 @@ METHODS 2.5-2.10; all of them are compared by the similarity study (paper 002, e
 Differs from the paper:
 
 - Eq 3 is cosine SIMILARITY; clustering needs a distance, so this is 1 minus it.
-- Eq 7 sums the largest difference once per class, a factor C on every Chebyshev distance; the plain maximum gives the same
-  clusters.
-- Eq 8 read literally is not 0 for two equal clients. ``mmd_linear`` takes independent copies in the outer terms, the usual
-  squared MMD of one-hot labels under a linear kernel: |p - q|^2. It is C times ``mse``: the two give the same clusters.
+- Eq 7 sums the largest difference once per class, a factor C on every Chebyshev distance; the plain
+  maximum gives the same clusters.
+- Eq 8 read literally is not 0 for two equal clients. ``mmd_linear`` takes independent copies in the
+  outer terms, the usual squared MMD of one-hot labels under a linear kernel: |p - q|^2. It is C
+  times ``mse``: the two give the same clusters.
 """
 
 from __future__ import annotations
@@ -77,11 +78,15 @@ def chebyshev(signal: Signal) -> Geometry:
 
 def mse(signal: Signal) -> Geometry:
     """Mean squared difference over the classes. Scales (as its square root)."""
-    return describe(signal, "mse", mse_pairwise, lambda rows: rows / np.sqrt(rows.shape[1]), squared=True)
+    return describe(
+        signal, "mse", mse_pairwise, lambda rows: rows / np.sqrt(rows.shape[1]), squared=True
+    )
 
 
 def mmd_linear(signal: Signal) -> Geometry:
-    """Squared maximum mean discrepancy with a linear kernel, C times ``mse``. Scales (as its square root)."""
+    """Squared maximum mean discrepancy with a linear kernel, C times ``mse``. Scales (as its
+    square root).
+    """
     return describe(signal, "mmd_linear", mmd_linear_pairwise, lambda rows: rows, squared=True)
 
 

@@ -5,8 +5,9 @@
     server_app.py   serve(grid, context, task, FOLDER)     plays fedskew.loop.federation.run over the fleet, checkpoint every round
     client_app.py   app = client_app(task, FOLDER)         answers with this client's own data
 
-Settings come from Flower's run configuration (``[tool.flwr.app.config]`` and ``flwr run --run-config``), see :data:`DEFAULTS`;
-``recipe`` is a file beside the app, so that both sides hold the same one.
+Settings come from Flower's run configuration (``[tool.flwr.app.config]`` and ``flwr run
+--run-config``), see :data:`DEFAULTS`; ``recipe`` is a file beside the app, so that both sides hold
+the same one.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ DEFAULTS: dict[str, Any] = {
     "recipe": "recipe.toml",  # a file of the app, or the name of a shipped recipe
     "set": "",  # changes to it: "local.lr=0.1; run.rounds=5"
     "seed": 0,
-    "out": "",  # run folder on the SuperLink's machine; "" = runs/NAME-FINGERPRINT/seed-N where it was started
+    # run folder on the SuperLink's machine; "" = runs/NAME-FINGERPRINT/seed-N where it was started
+    "out": "",
     "resume": False,
     "deadline-seconds": 300.0,  # for one batch of messages; a dead node is noticed after about 65 s
     "wait-seconds": 120.0,  # for clients to join
@@ -70,7 +72,9 @@ def read_settings(config: Mapping[str, Any], folder: Path) -> FleetSettings:
     """
     for key in config:
         if key not in DEFAULTS:
-            raise RecipeError("run configuration", f"unknown key '{key}'", did_you_mean(key, DEFAULTS))
+            raise RecipeError(
+                "run configuration", f"unknown key '{key}'", did_you_mean(key, DEFAULTS)
+            )
     given = {**DEFAULTS, **config}
     beside = folder / str(given["recipe"])
     changes = read_assignments([part for part in str(given["set"]).split(";") if part.strip()])
@@ -80,7 +84,10 @@ def read_settings(config: Mapping[str, Any], folder: Path) -> FleetSettings:
 
 def _patience(config: Mapping[str, Any]) -> Patience:
     seconds = {name: float(config[f"{name}-seconds"]) for name in ("deadline", "wait", "poll")}
-    return Patience(**{f"{name}_seconds": value for name, value in seconds.items()}, min_clients=int(config["min-clients"]))
+    return Patience(
+        **{f"{name}_seconds": value for name, value in seconds.items()},
+        min_clients=int(config["min-clients"]),
+    )
 
 
 def _folder(settings: FleetSettings) -> Path:
@@ -104,7 +111,10 @@ def _world(settings: FleetSettings) -> Shards:
 def recipe_share(client: int, settings: FleetSettings) -> ClientData:
     """The part of the recipe's dataset that its partition gives to one client."""
     shards = _world(settings)
-    rows, test = _rows(shards.train, client), None if shards.test is None else _rows(shards.test, client)
+    rows, test = (
+        _rows(shards.train, client),
+        None if shards.test is None else _rows(shards.test, client),
+    )
     return ClientData(
         shards.x[rows],
         shards.y[rows],
@@ -117,7 +127,11 @@ def recipe_share(client: int, settings: FleetSettings) -> ClientData:
 
 def _rows(part: Any, client: int) -> Any:
     if not client < part.clients:
-        raise RecipeError("data.clients", f"the recipe has {part.clients} clients, this node is number {client}", "Raise it")
+        raise RecipeError(
+            "data.clients",
+            f"the recipe has {part.clients} clients, this node is number {client}",
+            "Raise it",
+        )
     return part.order[part.offsets[client] : part.offsets[client + 1]]
 
 
@@ -125,7 +139,14 @@ def recipe_test(settings: FleetSettings) -> ClientData:
     """The recipe's central test set, and the examples the server keeps for itself."""
     shards = _world(settings)
     own, test = shards.auxiliary, shards.central_test
-    return ClientData(shards.x[own], shards.y[own], shards.x_test[test], shards.y_test[test], shards.mean, shards.std)
+    return ClientData(
+        shards.x[own],
+        shards.y[own],
+        shards.x_test[test],
+        shards.y_test[test],
+        shards.mean,
+        shards.std,
+    )
 
 
 def recipe_model(settings: FleetSettings) -> nn.Module:
@@ -142,7 +163,9 @@ def client_app(task: Task, folder: Path) -> ClientApp:
 
 
 def serve(grid: Grid, context: Context, task: Task, folder: Path) -> Run:
-    """Play the recipe over the fleet and keep its records; with ``resume`` go on where the last checkpoint was."""
+    """Play the recipe over the fleet and keep its records; with ``resume`` go on where the last
+    checkpoint was.
+    """
     end_with_superlink()
     settings = read_settings(context.run_config, folder)
     records = _open(settings)
@@ -156,7 +179,9 @@ def serve(grid: Grid, context: Context, task: Task, folder: Path) -> Run:
 
 
 def _open(settings: FleetSettings) -> RunFolder:
-    """The run folder. On resume the ServerApp of a killed SuperLink may need some seconds to notice and let go of it."""
+    """The run folder. On resume the ServerApp of a killed SuperLink may need some seconds to
+    notice and let go of it.
+    """
     resume, until = bool(settings.config["resume"]), time.monotonic() + LETTING_GO_SECONDS
     while True:
         try:
@@ -167,12 +192,21 @@ def _open(settings: FleetSettings) -> RunFolder:
         time.sleep(1.0)
 
 
-def _serve(grid: Grid, flower_run: str, task: Task, settings: FleetSettings, records: RunFolder, state: State | None) -> Run:
+def _serve(
+    grid: Grid,
+    flower_run: str,
+    task: Task,
+    settings: FleetSettings,
+    records: RunFolder,
+    state: State | None,
+) -> Run:
     recipe, seed = settings.recipe, settings.seed
     devices, faults = Devices(**recipe["devices"]), Faults(**recipe["faults"])
     fleet = FlowerRuntime(
         grid,
-        server_store(None if task.load_test is None else task.load_test(settings), task.num_classes),
+        server_store(
+            None if task.load_test is None else task.load_test(settings), task.num_classes
+        ),
         lambda: task.build_model(settings),
         recipe["data"]["clients"],
         patience=_patience(settings.config),
@@ -180,9 +214,15 @@ def _serve(grid: Grid, flower_run: str, task: Task, settings: FleetSettings, rec
         say=say,
     )
     try:
-        setting = settle(method_of(recipe), FaultyRuntime(fleet, faults, seed) if faults.any else fleet, seed)
+        setting = settle(
+            method_of(recipe), FaultyRuntime(fleet, faults, seed) if faults.any else fleet, seed
+        )
         if state is not None and state.models.shape[1] != setting.description.layout.size:
-            raise RunFolderError(str(records.path), "holds a model of another size", "Resume with the same data and model")
+            raise RunFolderError(
+                str(records.path),
+                "holds a model of another size",
+                "Resume with the same data and model",
+            )
         records.begin({"flower_run": flower_run})
         sheet = _Sheet(records.path, flower_run, fleet, -1 if state is None else state.round)
         state = _play(setting, state, records, sheet)
@@ -205,7 +245,12 @@ def _play(setting: Setting, state: State | None, records: RunFolder, sheet: _She
 
 
 def _finish(
-    settings: FleetSettings, setting: Setting, fleet: FlowerRuntime, records: RunFolder, state: State, sheet: _Sheet
+    settings: FleetSettings,
+    setting: Setting,
+    fleet: FlowerRuntime,
+    records: RunFolder,
+    state: State,
+    sheet: _Sheet,
 ) -> Run:
     columns = _columns(fleet, state)
     rounds = read_rounds(records.path)
@@ -241,7 +286,9 @@ def _columns(fleet: FlowerRuntime, state: State) -> dict[str, list[Any]]:
 
 
 class _Sheet:
-    """``fleet.json``: one entry per Flower run that played this folder, with its messages and payload bytes."""
+    """``fleet.json``: one entry per Flower run that played this folder, with its messages and
+    payload bytes.
+    """
 
     def __init__(self, folder: Path, flower_run: str, fleet: FlowerRuntime, reached: int) -> None:
         self._path, self._fleet = folder / FLEET, fleet

@@ -1,4 +1,6 @@
-"""What is left of a run, finished or not: its recipe, its rounds, its clients. Reading it needs no torch and no model."""
+"""What is left of a run, finished or not: its recipe, its rounds, its clients. Reading it needs
+no torch and no model.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ import numpy as np
 from fedskew.accounting.traffic import total_bytes
 from fedskew.errors import RunFolderError
 from fedskew.recipe import load
-from fedskew.records import CLIENTS, RECIPE, RESULT, RUN, read_json, read_labels, read_references, read_rounds
+from fedskew.records import (
+    CLIENTS,
+    RECIPE,
+    RESULT,
+    RUN,
+    read_json,
+    read_labels,
+    read_references,
+    read_rounds,
+)
 from fedskew.types import Floats, Ints, RoundRecord
 
 Resource: TypeAlias = Literal["rounds", "bytes", "time", "energy"]
@@ -27,14 +38,16 @@ class History:
     recipe: Mapping[str, Any]  # resolved
     seed: int
     rounds: Sequence[RoundRecord]
-    clients: Mapping[str, Any] = field(default_factory=dict)  # column -> one value per client; empty while the run goes on
+    # column -> one value per client; empty while the run goes on
+    clients: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     folder: Path | None = None
     finished: bool = True
     counts: Ints | None = None  # (K, C) examples of each class
     class_names: Sequence[str] = ()
     client_names: Sequence[str] = ()
-    references: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # row -> columns, or why there is none
+    # row -> columns, or why there is none
+    references: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -48,37 +61,50 @@ class History:
             return len(self.counts)
         if "client" in self.clients:
             return len(self.clients["client"])
-        seen = [client for record in self.rounds for chain in record.chains for client in chain.clients]
+        seen = [
+            client for record in self.rounds for chain in record.chains for client in chain.clients
+        ]
         return max([int(self.recipe["data"]["clients"]) - 1, *seen]) + 1
 
     @property
     def evaluated(self) -> tuple[Ints, Floats, bool]:
         """(positions in ``rounds``, accuracies there, whether they are of one global model).
 
-        A method with several models has no global accuracy: then it is the accuracy of the clients' own models on their own
-        test sets.
+        A method with several models has no global accuracy: then it is the accuracy of the clients'
+        own models on their own test sets.
         """
         accuracy = np.array([record.accuracy for record in self.rounds], np.float64)
-        central = bool(len(accuracy)) and not np.isnan(accuracy[1:] if len(accuracy) > 1 else accuracy).all()
+        central = (
+            bool(len(accuracy))
+            and not np.isnan(accuracy[1:] if len(accuracy) > 1 else accuracy).all()
+        )
         if not central:
             accuracy = np.array([record.client_accuracy for record in self.rounds], np.float64)
         known = np.flatnonzero(~np.isnan(accuracy))
         return known, accuracy[known], central
 
     def spent(self, resource: Resource) -> Floats:
-        """(R,) of a resource after each record: rounds, bytes of all directions, simulated seconds, joules; nan = not known."""
+        """(R,) of a resource after each record: rounds, bytes of all directions, simulated
+        seconds, joules; nan = not known.
+        """
         if resource == "rounds":
             return np.array([record.round for record in self.rounds], np.float64)
         if resource == "bytes":
-            each = [sum(total_bytes(record.transfers, way) for way in ("down", "up", "d2d")) for record in self.rounds]
+            each = [
+                sum(total_bytes(record.transfers, way) for way in ("down", "up", "d2d"))
+                for record in self.rounds
+            ]
         else:
-            each = [record.simulated_seconds if resource == "time" else record.joules for record in self.rounds]  # type: ignore[misc]
+            name = "simulated_seconds" if resource == "time" else "joules"
+            each = [getattr(record, name) for record in self.rounds]
         return np.cumsum(_start_at_zero(np.array(each, np.float64)))
 
     @property
     def times_selected(self) -> Ints:
         """(K,) how often each client was in a plan."""
-        chosen = [client for record in self.rounds for chain in record.chains for client in chain.clients]
+        chosen = [
+            client for record in self.rounds for chain in record.chains for client in chain.clients
+        ]
         return np.bincount(np.array(chosen, np.int64), minlength=self.num_clients)
 
 
@@ -94,40 +120,76 @@ def history_of(run: Any) -> History:
     """The history of a :class:`fedskew.Run` (or of a History: itself)."""
     if isinstance(run, History):
         return run
-    counts, classes, names = (read_labels(run.folder) if run.folder is not None else None) or (None, [], [])
+    counts, classes, names = (read_labels(run.folder) if run.folder is not None else None) or (
+        None,
+        [],
+        [],
+    )
     kept = read_references(run.folder) if run.folder is not None else {}
-    return History(run.recipe, run.seed, run.rounds, run.clients, run.facts, run.folder, True, counts, classes, names, kept)
+    return History(
+        run.recipe,
+        run.seed,
+        run.rounds,
+        run.clients,
+        run.facts,
+        run.folder,
+        True,
+        counts,
+        classes,
+        names,
+        kept,
+    )
 
 
 def read_history(folder: str | Path) -> History:
-    """Read a run folder, finished or not; a half-written last record is passed over, any other damage is an error."""
+    """Read a run folder, finished or not; a half-written last record is passed over, any other
+    damage is an error.
+    """
     folder = Path(folder)
     if not (folder / RUN).is_file() or not (folder / RECIPE).is_file():
-        raise RunFolderError(str(folder), "is not a run folder", "Give the folder that fedskew run wrote")
+        raise RunFolderError(
+            str(folder), "is not a run folder", "Give the folder that fedskew run wrote"
+        )
     facts, recipe = read_json(folder / RUN), load(folder / RECIPE)
     finished = (folder / RESULT).is_file()
     clients = read_json(folder / CLIENTS) if finished else {}
     rounds = read_rounds(folder)
     if finished and not rounds:
-        raise RunFolderError(str(folder), "is finished but has no rounds", "Remove the folder and run again")
+        raise RunFolderError(
+            str(folder), "is finished but has no rounds", "Remove the folder and run again"
+        )
     counts, classes, names = read_labels(folder) or (None, [], [])
     try:
         seed = int(facts["seed"])
     except (KeyError, TypeError, ValueError):
-        raise RunFolderError(str(folder / RUN), "names no seed", "Remove the folder and run again") from None
+        raise RunFolderError(
+            str(folder / RUN), "names no seed", "Remove the folder and run again"
+        ) from None
     kept = read_references(folder) if finished else {}
-    return History(recipe, seed, rounds, clients, facts, folder, finished, counts, classes, names, kept)
+    return History(
+        recipe, seed, rounds, clients, facts, folder, finished, counts, classes, names, kept
+    )
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:
-    """Run folders among the given ones and below them, each once, in order of their names; a folder without any is an error."""
+    """Run folders among the given ones and below them, each once, in order of their names; a
+    folder without any is an error.
+    """
     found: list[Path] = []
     for path in map(Path, paths):
         if not path.is_dir():
-            raise RunFolderError(str(path), "is a file" if path.exists() else "does not exist", "Give the folder of a run")
+            raise RunFolderError(
+                str(path),
+                "is a file" if path.exists() else "does not exist",
+                "Give the folder of a run",
+            )
         below = [path] if (path / RUN).is_file() else sorted(_below(path, DEEPEST), key=_natural)
         if not below:
-            raise RunFolderError(str(path), "is not a run folder and holds none", "Give a folder that fedskew run wrote")
+            raise RunFolderError(
+                str(path),
+                "is not a run folder and holds none",
+                "Give a folder that fedskew run wrote",
+            )
         found += below
     return list({folder.resolve(): folder for folder in found}.values())
 

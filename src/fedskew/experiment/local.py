@@ -1,4 +1,6 @@
-"""From a recipe to a :class:`Run`: load the data, build the clients, start the runtime, play the loop, keep the records."""
+"""From a recipe to a :class:`Run`: load the data, build the clients, start the runtime, play the
+loop, keep the records.
+"""
 
 from __future__ import annotations
 
@@ -56,15 +58,18 @@ def run(
     recipe
         Name of a shipped recipe, a path to a TOML file, or a dict.
     data
-        Your own examples instead of the recipe's: ``(x, y)``, ``(x, y, x_test, y_test)``, or torch Datasets ``(train, test)``.
+        Your own examples instead of the recipe's: ``(x, y)``, ``(x, y, x_test, y_test)``, or torch
+        Datasets ``(train, test)``.
     model
         Your own model: a function without arguments that returns a ``torch.nn.Module``.
     clients
         Your own split: one client id per training example, instead of the recipe's partition.
     seed, workers
-        Root of every random stream; worker processes (0 = one per core, 1 = everything in this process).
+        Root of every random stream; worker processes (0 = one per core, 1 = everything in this
+        process).
     out, resume
-        Run folder; ``resume`` goes on with a killed run and gives the same bytes as if it had not been killed.
+        Run folder; ``resume`` goes on with a killed run and gives the same bytes as if it had not
+        been killed.
     settings
         Changes to the recipe, for example ``{"local.lr": 0.1}``.
     on_round
@@ -84,8 +89,9 @@ def run(
     resolved = resolve(raw)
     folder = RunFolder(Path(out), resolved, seed, resume=resume) if out is not None else None
     try:
-        # The workers have the cores: a second BLAS thread here would spin on one of theirs (56 ms instead of 18 for hics at
-        # K = 1,000), and sums must not depend on how many cores a machine has.
+        # The workers have the cores: a second BLAS thread here would spin on one of theirs (56 ms
+        # instead of 18 for hics at K = 1,000), and sums must not depend on how many cores a machine
+        # has.
         with threadpool_limits(1):
             return _run(resolved, data, model, clients, seed, workers, folder, on_round)
     finally:
@@ -107,12 +113,16 @@ def _run(
     if folder is not None and folder.finished:
         return Run.load(folder.path)
     if importlib.util.find_spec("torch") is None:
-        raise RunError("local runtime", "PyTorch is not installed", "Run: pip install 'fedskew[torch]'")
+        raise RunError(
+            "local runtime", "PyTorch is not installed", "Run: pip install 'fedskew[torch]'"
+        )
     dataset = dataset_of(resolved, data)
     shards = shards_of(resolved, dataset, seed, clients)
     faults = Faults(**resolved["faults"])
     devices = Devices(**resolved["devices"])
-    population = draw_population(shards.train.sizes, devices, seed, seconds_per_example=faults.seconds_per_example)
+    population = draw_population(
+        shards.train.sizes, devices, seed, seconds_per_example=faults.seconds_per_example
+    )
     factory = model or factory_of(resolved, dataset)
     meter = meter_for(resolved["run"]["energy"])
     if meter is not None:
@@ -127,14 +137,20 @@ def _run(
             facts = {"partition": asdict(shards.train.report), "client_test": shards.client_test}
             folder.begin(facts | ({} if meter is None else {"meter": meter.name}))
             folder.keep_labels(shards.label_counts, shards.dataset.class_names, shards.train.names)
-        state, records = _play(setting, state, folder, resolved["run"]["checkpoint_seconds"], on_round, metered)
+        state, records = _play(
+            setting, state, folder, resolved["run"]["checkpoint_seconds"], on_round, metered
+        )
         return _finish(resolved, setting, shards, state, records, folder)
 
 
 def _alone(workers: int) -> int:
-    """One worker: clients that share a machine share its power, and nobody can tell whose it was."""
+    """One worker: clients that share a machine share its power, and nobody can tell whose it
+    was.
+    """
     if workers > 1:
-        raise RunError("run.energy", f"cannot be measured with {workers} workers at once", "Use --workers 1")
+        raise RunError(
+            "run.energy", f"cannot be measured with {workers} workers at once", "Use --workers 1"
+        )
     return 1
 
 
@@ -184,7 +200,15 @@ def _finish(
 ) -> Run:
     columns = client_columns(setting, shards, state)
     layout = setting.description.layout
-    result = Run(resolved, setting.seed, records, columns, state.models, layout, folder.path if folder else None)
+    result = Run(
+        resolved,
+        setting.seed,
+        records,
+        columns,
+        state.models,
+        layout,
+        folder.path if folder else None,
+    )
     if folder is not None:
         folder.finish(state.models, layout, columns, result.summary())
         result = replace(result, facts=json.loads((folder.path / RUN).read_text()))

@@ -1,12 +1,16 @@
-"""The rows every personalised result has to be shown with (METHODS 7.5): what could be had without the method.
+"""The rows every personalised result has to be shown with (METHODS 7.5): what could be had without
+the method.
 
 - ``majority_class``: each client always answers with the most frequent label of its TRAINING data.
-- ``fine_tuned``: the final global model, trained for some epochs more at each client, which keeps the result to itself.
-- ``centralised``: all training data in one place, trained for as many sample passes as the federation made.
+- ``fine_tuned``: the final global model, trained for some epochs more at each client, which keeps
+  the result to itself.
+- ``centralised``: all training data in one place, trained for as many sample passes as the
+  federation made.
 
-``local_only`` is a procedure: run its recipe. All rows are tested on every client's own test set. Where each client holds one
-class (similarity 0) the first of them scores about 0.98: a personalised model that does no better has learnt nothing.
-``fedskew compare`` shows them by itself; in Python: ``Comparison.of([with_references(fedavg_run), psi_run, local_only_run])``.
+``local_only`` is a procedure: run its recipe. All rows are tested on every client's own test set.
+Where each client holds one class (similarity 0) the first of them scores about 0.98: a personalised
+model that does no better has learnt nothing. ``fedskew compare`` shows them by itself; in Python:
+``Comparison.of([with_references(fedavg_run), psi_run, local_only_run])``.
 """
 
 from __future__ import annotations
@@ -62,24 +66,35 @@ def reference_rows(
 ) -> list[Reference]:
     """The rows for a finished run of one global model, on the same clients, split, job and seed.
 
-    ``data``, ``model`` and ``clients`` as they were given to :func:`fedskew.run`; ``tuning_epochs`` 0 means ``local.epochs``.
+    ``data``, ``model`` and ``clients`` as they were given to :func:`fedskew.run`; ``tuning_epochs``
+    0 means ``local.epochs``.
     """
     resolved = result.recipe
     dataset = shards.dataset if shards is not None else dataset_of(resolved, data)
     shards = shards or shards_of(resolved, dataset, result.seed, clients)
     if shards.test is None:
-        raise RunError("references", "clients have no test sets", 'Set data.client_test = "split" or "matched"')
+        raise RunError(
+            "references", "clients have no test sets", 'Set data.client_test = "split" or "matched"'
+        )
     unknown = set(names) - set(NAMES)
     if unknown:
-        raise RunError("references", f"unknown rows {sorted(unknown)}", f"Known: {', '.join(NAMES)}")
+        raise RunError(
+            "references", f"unknown rows {sorted(unknown)}", f"Known: {', '.join(NAMES)}"
+        )
     job, rows, factory = method_of(resolved).job, [], model or factory_of(resolved, dataset)
     if "majority_class" in names:
         rows.append(majority_class(shards))
     if "fine_tuned" in names:
         if len(result.models) != 1:
-            raise RunError("references", "only a global model can be tuned, this run has several", "Give a run of FedAvg")
+            raise RunError(
+                "references",
+                "only a global model can be tuned, this run has several",
+                "Give a run of FedAvg",
+            )
         epochs = tuning_epochs or job.epochs
-        rows.append(fine_tuned(factory, shards, result.models[0], replace(job, epochs=epochs), result.seed))
+        rows.append(
+            fine_tuned(factory, shards, result.models[0], replace(job, epochs=epochs), result.seed)
+        )
     if "centralised" in names:
         rows.append(centralised(factory, shards, job, sample_passes(result), result.seed))
     return rows
@@ -95,8 +110,9 @@ def with_references(
 ) -> History:
     """The run with its reference rows, for :meth:`fedskew.Comparison.of`.
 
-    If the run has a folder each row is kept there as soon as it is known, and none is computed twice. A row that cannot be had
-    is kept with the reason. ``on_row`` is called with a row's name before it is computed.
+    If the run has a folder each row is kept there as soon as it is known, and none is computed
+    twice. A row that cannot be had is kept with the reason. ``on_row`` is called with a row's name
+    before it is computed.
     """
     kept = read_references(result.folder) if result.folder is not None else {}
     missing = [name for name in NAMES if name not in kept]
@@ -112,16 +128,21 @@ def with_references(
     return replace(history_of(result), references=kept)
 
 
-def _columns(result: Run, name: str, model: Callable[[], nn.Module] | None, shards: Shards) -> dict[str, Any]:
+def _columns(
+    result: Run, name: str, model: Callable[[], nn.Module] | None, shards: Shards
+) -> dict[str, Any]:
     try:
         (row,) = reference_rows(result, names=[name], model=model, shards=shards)
-    except RunError as error:  # for example a pooled training that diverges: the other rows are worth having
+    # for example a pooled training that diverges: the other rows are worth having
+    except RunError as error:
         return {"failed": str(error)}
     return {"accuracy": row.accuracy.tolist(), "test_examples": row.test_examples.tolist()}
 
 
 def majority_class(shards: Shards) -> Reference:
-    """Each client's most frequent training label (the lowest among equals; everybody's for a client without examples)."""
+    """Each client's most frequent training label (the lowest among equals; everybody's for a
+    client without examples).
+    """
     test = _tests(shards)
     counts = shards.label_counts
     known = counts.sum(axis=1) > 0
@@ -133,21 +154,29 @@ def majority_class(shards: Shards) -> Reference:
     return Reference("majority_class", frozen(accuracy, np.float64), frozen(test.sizes, np.int64))
 
 
-def fine_tuned(factory: Callable[[], nn.Module], shards: Shards, model: Params, job: LocalJob, seed: int) -> Reference:
-    """The global model after training at each client alone; a client that cannot train keeps the global model."""
+def fine_tuned(
+    factory: Callable[[], nn.Module], shards: Shards, model: Params, job: LocalJob, seed: int
+) -> Reference:
+    """The global model after training at each client alone; a client that cannot train keeps the
+    global model.
+    """
     accuracy, tests = np.full(shards.clients, np.nan), _tests(shards).sizes
     with LocalRuntime(store_of(shards), factory, workers=1) as runtime:
         runtime.initial(seed)
         for begin in range(0, shards.clients, AT_ONCE):
             ids = np.arange(begin, min(begin + AT_ONCE, shards.clients))
             start = np.zeros(len(ids), np.int64)
-            replies = runtime.train(ids, model[None], start, job, seed=seed, round=FINE_TUNING_ROUND)
+            replies = runtime.train(
+                ids, model[None], start, job, seed=seed, round=FINE_TUNING_ROUND
+            )
             own = np.where(replies.ok[:, None], replies.params, model)
             accuracy[ids] = runtime.evaluate_clients(ids, own, np.arange(len(ids)), "test").accuracy
     return Reference("fine_tuned", frozen(accuracy, np.float64), frozen(tests, np.int64))
 
 
-def centralised(factory: Callable[[], nn.Module], shards: Shards, job: LocalJob, passes: float, seed: int) -> Reference:
+def centralised(
+    factory: Callable[[], nn.Module], shards: Shards, job: LocalJob, passes: float, seed: int
+) -> Reference:
     """One model on the pooled training data, ``passes`` times over it (rounded, at least once)."""
     store = store_of(shards)
     pooled = replace(store, train_offsets=np.array([0, len(store.train_order)]))
@@ -157,13 +186,19 @@ def centralised(factory: Callable[[], nn.Module], shards: Shards, job: LocalJob,
         whole = replace(job, epochs=max(1, round(passes)), prox_mu=0.0)
         replies = runtime.train([0], first[None], [0], whole, seed=seed, round=1)
         if replies.failures[0]:
-            raise RunError("references.centralised", replies.failures[0], "Check the model on the pooled data")
-        scores = runtime.evaluate_clients(everyone, replies.params, np.zeros(len(everyone), np.int64), "test")
+            raise RunError(
+                "references.centralised", replies.failures[0], "Check the model on the pooled data"
+            )
+        scores = runtime.evaluate_clients(
+            everyone, replies.params, np.zeros(len(everyone), np.int64), "test"
+        )
     return Reference("centralised", scores.accuracy, scores.num_examples)
 
 
 def sample_passes(result: Run) -> float:
-    """How often the federation trained on its data: example passes of all rounds over the number of examples."""
+    """How often the federation trained on its data: example passes of all rounds over the number
+    of examples.
+    """
     sizes = np.asarray(result.clients["examples"], np.float64)
     trained = sum(float(sizes[client]) for record in result.rounds for client in record.loss)
     return method_of(result.recipe).job.epochs * trained / max(1.0, float(sizes.sum()))
@@ -171,5 +206,7 @@ def sample_passes(result: Run) -> float:
 
 def _tests(shards: Shards) -> Any:
     if shards.test is None:
-        raise RunError("references", "clients have no test sets", 'Set data.client_test = "split" or "matched"')
+        raise RunError(
+            "references", "clients have no test sets", 'Set data.client_test = "split" or "matched"'
+        )
     return shards.test

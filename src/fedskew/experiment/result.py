@@ -41,35 +41,60 @@ class Run:
         """Read a finished run from its folder."""
         folder = Path(folder)
         if not (folder / RESULT).is_file():
-            raise RunFolderError(str(folder), "is not the folder of a finished run", "Finish it with --resume")
+            raise RunFolderError(
+                str(folder), "is not the folder of a finished run", "Finish it with --resume"
+            )
         facts, clients = read_json(folder / RUN), read_json(folder / CLIENTS)
         vectors, layout = read_model(folder / FINAL)
-        return cls(load(folder / RECIPE), facts["seed"], read_rounds(folder), clients, vectors, layout, folder, facts)
+        return cls(
+            load(folder / RECIPE),
+            facts["seed"],
+            read_rounds(folder),
+            clients,
+            vectors,
+            layout,
+            folder,
+            facts,
+        )
 
     @property
     def evaluations(self) -> list[tuple[int, float]]:
-        """(round, accuracy) of the global model on the central test set, wherever it was measured."""
+        """(round, accuracy) of the global model on the central test set, wherever it was
+        measured.
+        """
         return [(r.round, r.accuracy) for r in self.rounds if not np.isnan(r.accuracy)]
 
     @property
     def client_evaluations(self) -> list[tuple[int, float]]:
-        """(round, accuracy) of the clients' own models on their own test sets, weighted by test examples."""
-        return [(r.round, r.client_accuracy) for r in self.rounds if not np.isnan(r.client_accuracy)]
+        """(round, accuracy) of the clients' own models on their own test sets, weighted by test
+        examples.
+        """
+        return [
+            (r.round, r.client_accuracy) for r in self.rounds if not np.isnan(r.client_accuracy)
+        ]
 
     @property
     def fairness(self) -> Fairness | None:
         """How the final models serve the clients' own test sets; None if clients have none."""
-        return fairness(self.clients["accuracy"], self.clients["test_examples"]) if "accuracy" in self.clients else None
+        return (
+            fairness(self.clients["accuracy"], self.clients["test_examples"])
+            if "accuracy" in self.clients
+            else None
+        )
 
     def state_dict(self, slot: int = 0) -> dict[str, Params]:
-        """The final model as named arrays, ready for ``module.load_state_dict`` after ``torch.from_numpy``.
+        """The final model as named arrays, ready for ``module.load_state_dict`` after
+        ``torch.from_numpy``.
 
-        Frozen parameters never travel and are not in it: give a module that has them, and ``strict=False``.
+        Frozen parameters never travel and are not in it: give a module that has them, and
+        ``strict=False``.
         """
         return {name: array.copy() for name, array in self.layout.unpack(self.models[slot]).items()}
 
     def to_target(self, accuracy: float) -> ToTarget:
-        """Rounds, bytes, simulated seconds and joules until this accuracy was held; None in it: never within the run."""
+        """Rounds, bytes, simulated seconds and joules until this accuracy was held; None in it:
+        never within the run.
+        """
         return to_target(self.rounds, accuracy)
 
     def to_plateau(self) -> Plateau:
@@ -82,7 +107,9 @@ class Run:
         return sum(r.joules for r in self.rounds)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """A tidy table as plain dicts: "rounds", "choices" (a row per client and round), "transfers" or "clients"."""
+        """A tidy table as plain dicts: "rounds", "choices" (a row per client and round),
+        "transfers" or "clients".
+        """
         return rows_of(self, table)
 
     def frame(self, table: str) -> pd.DataFrame:
@@ -94,7 +121,9 @@ class Run:
         return to_arrow(self.rows(table))
 
     def summary(self) -> dict[str, Any]:
-        """The numbers that ``fedskew run --json`` prints. A method with several models has no global accuracy: nan."""
+        """The numbers that ``fedskew run --json`` prints. A method with several models has no
+        global accuracy: nan.
+        """
         one_model = not np.isnan(self.rounds[-1].accuracy)
         accuracies = [accuracy for _, accuracy in self.evaluations] if one_model else [float("nan")]
         clients = self.fairness

@@ -1,6 +1,8 @@
-"""Several runs at once: when runs are queued (seeds, sweeps) each core takes whole runs, instead of all cores sharing each one.
+"""Several runs at once: when runs are queued (seeds, sweeps) each core takes whole runs, instead of
+all cores sharing each one.
 
-The child processes stay alive from run to run, because starting torch costs more than many a small run.
+The child processes stay alive from run to run, because starting torch costs more than many a small
+run.
 """
 
 from __future__ import annotations
@@ -55,7 +57,11 @@ class _Child:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "fedskew.experiment.schedule", str(theirs.fileno())],
             pass_fds=(theirs.fileno(),),
-            env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            env={
+                **os.environ,
+                **ONE_THREAD,
+                "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+            },
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
@@ -71,7 +77,9 @@ class _Child:
         self._process.wait()
 
 
-def run_all(jobs: Sequence[Job], cores: int, on_round: Progress | None = None, on_row: OnRow | None = None) -> list[Outcome]:
+def run_all(
+    jobs: Sequence[Job], cores: int, on_round: Progress | None = None, on_row: OnRow | None = None
+) -> list[Outcome]:
     """Run every job, ``cores`` at a time. A job that fails does not stop the others."""
     outcomes: dict[int, Outcome] = {}
     waiting = list(range(len(jobs)))
@@ -97,7 +105,9 @@ def run_all(jobs: Sequence[Job], cores: int, on_round: Progress | None = None, o
     return [outcomes[i] for i in range(len(jobs))]
 
 
-def _listen(child: _Child, jobs: Sequence[Job], on_round: Progress | None, on_row: OnRow | None) -> Outcome | None:
+def _listen(
+    child: _Child, jobs: Sequence[Job], on_round: Progress | None, on_row: OnRow | None
+) -> Outcome | None:
     """Take one message of a child; the outcome if its job has ended."""
     number = child.job
     if number is None:
@@ -106,7 +116,9 @@ def _listen(child: _Child, jobs: Sequence[Job], on_round: Progress | None, on_ro
         kind, content = child.pipe.recv()
     except (EOFError, OSError):
         child.close()
-        raise RunError(jobs[number].out, "the process of this run died", "Check memory, then use --resume") from None
+        raise RunError(
+            jobs[number].out, "the process of this run died", "Check memory, then use --resume"
+        ) from None
     if kind == "round":
         if on_round is not None:
             on_round(number, content)
@@ -115,7 +127,9 @@ def _listen(child: _Child, jobs: Sequence[Job], on_round: Progress | None, on_ro
         if on_row is not None:
             on_row(number, content)
         return None
-    return Outcome(jobs[number], content) if kind == "done" else Outcome(jobs[number], None, content)
+    return (
+        Outcome(jobs[number], content) if kind == "done" else Outcome(jobs[number], None, content)
+    )
 
 
 def _serve(pipe: Connection) -> None:
@@ -143,7 +157,8 @@ def main() -> None:
     """Entry point of a child process: the descriptor of its pipe is the only argument."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
-    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is done with us, or gone
+    # the parent is done with us, or gone
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         _serve(Connection(int(sys.argv[1])))
 
 

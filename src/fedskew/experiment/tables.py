@@ -1,4 +1,6 @@
-"""Tidy tables: one row per observation, one column per fact, as plain dicts; as pandas or Arrow where those are installed."""
+"""Tidy tables: one row per observation, one column per fact, as plain dicts; as pandas or Arrow
+where those are installed.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ def round_rows(rounds: Iterable[RoundRecord]) -> list[Row]:
             "clients": sum(len(chain.clients) for chain in record.chains),
             "chains": len(record.chains),
             "failures": len(record.failures),
-            **{f"bytes_{way}": sum(t.bytes for t in record.transfers if t.direction == way) for way in ("down", "up", "d2d")},
+            **{
+                f"bytes_{way}": sum(t.bytes for t in record.transfers if t.direction == way)
+                for way in ("down", "up", "d2d")
+            },
             "simulated_seconds": record.simulated_seconds,
             "joules": record.joules,
             "seconds": record.seconds,
@@ -35,7 +40,9 @@ def round_rows(rounds: Iterable[RoundRecord]) -> list[Row]:
 
 
 def choice_rows(rounds: Iterable[RoundRecord]) -> list[Row]:
-    """One row per client and round in which it was in the plan: its chain, its place there, what it reported."""
+    """One row per client and round in which it was in the plan: its chain, its place there, what
+    it reported.
+    """
     return [
         {
             "round": record.round,
@@ -55,7 +62,13 @@ def choice_rows(rounds: Iterable[RoundRecord]) -> list[Row]:
 def transfer_rows(rounds: Iterable[RoundRecord]) -> list[Row]:
     """One row per entry of the ledger."""
     return [
-        {"round": record.round, "direction": t.direction, "kind": t.kind, "bytes": t.bytes, "multicast": t.multicast}
+        {
+            "round": record.round,
+            "direction": t.direction,
+            "kind": t.kind,
+            "bytes": t.bytes,
+            "multicast": t.multicast,
+        }
         for record in rounds
         for t in record.transfers
     ]
@@ -67,8 +80,12 @@ def client_rows(clients: Mapping[str, Sequence[Any]]) -> list[Row]:
     >>> client_rows({"client": [0, 1], "accuracy": [0.5, None]})[0]
     {'client': 0, 'accuracy': 0.5}
     """
-    columns = {key: [float("nan") if v is None else v for v in values] for key, values in clients.items()}
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    columns = {
+        key: [float("nan") if v is None else v for v in values] for key, values in clients.items()
+    }
+    return [
+        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
+    ]
 
 
 TABLES: dict[str, Callable[[Any], list[Row]]] = {  # of anything with .rounds and .clients
@@ -92,7 +109,9 @@ def to_pandas(rows: Sequence[Row]) -> pd.DataFrame:
     try:
         import pandas
     except ImportError as error:
-        raise DataError("table", "pandas is not installed", "pip install 'fedskew[tables]'") from error
+        raise DataError(
+            "table", "pandas is not installed", "pip install 'fedskew[tables]'"
+        ) from error
     return pandas.DataFrame(list(rows))
 
 
@@ -101,5 +120,7 @@ def to_arrow(rows: Sequence[Row]) -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise DataError("table", "pyarrow is not installed", "pip install 'fedskew[tables]'") from error
+        raise DataError(
+            "table", "pyarrow is not installed", "pip install 'fedskew[tables]'"
+        ) from error
     return pyarrow.Table.from_pylist(list(rows))

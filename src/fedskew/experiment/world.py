@@ -19,20 +19,37 @@ if TYPE_CHECKING:
 
 
 def dataset_of(resolved: Mapping[str, Any], given: Any = None) -> Dataset:
-    """The examples a recipe names, or those the user brings: a Dataset, arrays (x, y[, x_test, y_test]), torch Datasets."""
+    """The examples a recipe names, or those the user brings: a Dataset, arrays (x, y[, x_test,
+    y_test]), torch Datasets.
+    """
     if given is None:
         return datasets.load(resolved["data"]["use"], folder=resolved["data"]["folder"] or None)
     if isinstance(given, Dataset):
         return given
-    if isinstance(given, tuple) and all(isinstance(part, np.ndarray) for part in given) and len(given) in (2, 4):
+    if (
+        isinstance(given, tuple)
+        and all(isinstance(part, np.ndarray) for part in given)
+        and len(given) in (2, 4)
+    ):
         return from_arrays(*given)
     return from_torch(*given) if isinstance(given, tuple) else from_torch(given)
 
 
-def shards_of(resolved: Mapping[str, Any], dataset: Dataset, seed: int, client_ids: Any = None) -> Shards:
-    """The examples dealt out to clients, by the recipe's partition or by the user's own client ids."""
-    use, options = resolved["partition"]["use"], {k: v for k, v in resolved["partition"].items() if k != "use"}
-    rule = find("partition", use) if client_ids is None else lambda pool, clients, rng: from_client_ids(client_ids)
+def shards_of(
+    resolved: Mapping[str, Any], dataset: Dataset, seed: int, client_ids: Any = None
+) -> Shards:
+    """The examples dealt out to clients, by the recipe's partition or by the user's own client
+    ids.
+    """
+    use, options = (
+        resolved["partition"]["use"],
+        {k: v for k, v in resolved["partition"].items() if k != "use"},
+    )
+    rule = (
+        find("partition", use)
+        if client_ids is None
+        else lambda pool, clients, rng: from_client_ids(client_ids)
+    )
     return build_shards(
         dataset,
         partition=rule,
@@ -57,7 +74,9 @@ def store_of(shards: Shards) -> Store:
         y_test=shards.y_test,
         central_order=shards.central_test,
         test_order=shards.test.order if shards.test is not None else np.empty(0, np.int64),
-        test_offsets=shards.test.offsets if shards.test is not None else np.zeros(shards.clients + 1, np.int64),
+        test_offsets=shards.test.offsets
+        if shards.test is not None
+        else np.zeros(shards.clients + 1, np.int64),
         num_classes=shards.dataset.num_classes,
         auxiliary_order=shards.auxiliary,
         mean=shards.mean,
@@ -68,8 +87,14 @@ def store_of(shards: Shards) -> Store:
 def factory_of(resolved: Mapping[str, Any], dataset: Dataset) -> Callable[[], nn.Module]:
     """A function without arguments that builds the recipe's model for this dataset."""
     options = {key: value for key, value in resolved["model"].items() if key != "use"}
-    factory, shape, num_classes = find("model", resolved["model"]["use"]), tuple(dataset.x.shape[1:]), dataset.num_classes
-    if dataset.kind == "tokens" and options.get("vocab", dataset.vocab_size or 0) < (dataset.vocab_size or 0):
+    factory, shape, num_classes = (
+        find("model", resolved["model"]["use"]),
+        tuple(dataset.x.shape[1:]),
+        dataset.num_classes,
+    )
+    if dataset.kind == "tokens" and options.get("vocab", dataset.vocab_size or 0) < (
+        dataset.vocab_size or 0
+    ):
         what = f"{options['vocab']:,} words, but the texts of {dataset.name} are in {dataset.vocab_size:,}"
         raise RecipeError("model.vocab", what, f"Set model.vocab = {dataset.vocab_size}")
     return lambda: models.build(factory, shape, num_classes, **options)

@@ -1,13 +1,16 @@
-"""Find m clients whose labels together look like a target: the set problem behind BACSA and every label-balanced choice.
+"""Find m clients whose labels together look like a target: the set problem behind BACSA and every
+label-balanced choice.
 
 A set S of clients is worth (lower is better, METHODS 4.8)
 
     F(S) = scale * |q(S) - target|^2 + mean of cost over S,     q(S) = sum_S weight_k row_k / sum_S weight_k
 
-Three ways to find a good S, all on plain (K, C) rows: :func:`solve_exactly` looks at every subset, :func:`build_greedily` adds
-the best client m times, :func:`improve_by_swaps` exchanges one client at a time until no exchange helps. :func:`solve` lets one
-of the swap searches start from the greedy set, so exact <= swaps <= greedy. On 200 problems with K = 20, m = 5, Dirichlet(0.1)
-swaps were exact in 80 % and at worst 1.8 times the best value; greedy alone was 1.35 times in the median, 3.4 at worst.
+Three ways to find a good S, all on plain (K, C) rows: :func:`solve_exactly` looks at every subset,
+:func:`build_greedily` adds the best client m times, :func:`improve_by_swaps` exchanges one client
+at a time until no exchange helps. :func:`solve` lets one of the swap searches start from the greedy
+set, so exact <= swaps <= greedy. On 200 problems with K = 20, m = 5, Dirichlet(0.1) swaps were
+exact in 80 % and at worst 1.8 times the best value; greedy alone was 1.35 times in the median, 3.4
+at worst.
 """
 
 from __future__ import annotations
@@ -24,9 +27,11 @@ from fedskew.types import Bools, Floats, Ints, Signal
 
 Solver: TypeAlias = Literal["auto", "enumerate", "swap"]
 ENUMERATE_UP_TO = 2_000_000  # subsets; K=20, m=5 has 15,504
-CHUNK = 4096  # subsets evaluated at once: fits the cache; K=20, m=5 takes 1.0 ms, 3.2 ms in one piece
+# subsets evaluated at once: fits the cache; K=20, m=5 takes 1.0 ms, 3.2 ms in one piece
+CHUNK = 4096
 TIE = 1e-12  # values this close (relative to 1 or the best) are equal: rounding, not balance
-GAIN = 1e-9  # a swap must gain this share of the present value, else the last digits are polished for ever
+# a swap must gain this share of the present value, else the last digits are polished for ever
+GAIN = 1e-9
 MAX_PASSES = 30  # over the m places of a set; K=10,000, m=100 needs 6 to 10
 
 
@@ -53,7 +58,8 @@ def pose(
     cost: Floats | None = None,
     scale: float | None = None,
 ) -> Balance:
-    """The problem for these rows; by default uniform target, equal weights, no cost, and C as the scale.
+    """The problem for these rows; by default uniform target, equal weights, no cost, and C as the
+    scale.
 
     >>> problem = pose(np.eye(4))
     >>> evaluate(problem, np.array([[0, 1], [2, 2]])).round(3).tolist()
@@ -63,7 +69,9 @@ def pose(
     aim = np.full(classes, 1 / classes) if target is None else target
     mass = np.ones(size) if weights is None else np.asarray(weights, np.float64)
     price = np.zeros(size) if cost is None else np.asarray(cost, np.float64)
-    return Balance(mass[:, None] * (rows - aim), mass, price, float(classes if scale is None else scale))
+    return Balance(
+        mass[:, None] * (rows - aim), mass, price, float(classes if scale is None else scale)
+    )
 
 
 def target_of(signal: Signal, target: Literal["uniform", "global"]) -> Floats:
@@ -100,8 +108,8 @@ def solve(
 ) -> Ints:
     """Ids of the best set of ``budget`` clients found, ascending; everyone if there are no more.
 
-    ``auto`` looks at every subset up to two million of them, else swaps from the greedy set and from ``restarts`` random
-    ones. Exact ties are broken at random when every subset is seen.
+    ``auto`` looks at every subset up to two million of them, else swaps from the greedy set and
+    from ``restarts`` random ones. Exact ties are broken at random when every subset is seen.
 
     >>> solve(pose(np.eye(3)[[0, 0, 1, 2]]), 3, np.random.default_rng(0))[1:].tolist()
     [2, 3]
@@ -124,7 +132,8 @@ def solve(
 
 
 def count_subsets(size: int, budget: int) -> int:
-    """C(size, budget), or some number beyond :data:`ENUMERATE_UP_TO` as soon as it is clear that it is larger.
+    """C(size, budget), or some number beyond :data:`ENUMERATE_UP_TO` as soon as it is clear that it
+    is larger.
 
     >>> count_subsets(20, 5), count_subsets(20, 15), count_subsets(1000, 50) > ENUMERATE_UP_TO
     (15504, 15504, True)
@@ -139,13 +148,16 @@ def count_subsets(size: int, budget: int) -> int:
 
 @lru_cache(maxsize=2)  # the largest table has 2e6 subsets of 10: 20 MB in bytes
 def subsets(size: int, budget: int) -> NDArray[Any]:
-    """(budget, n) every subset as one column of ascending ids, in the smallest integer type that holds them.
+    """(budget, n) every subset as one column of ascending ids, in the smallest integer type that
+    holds them.
 
     >>> subsets(4, 2).T.tolist()
     [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
     """
     kind = np.min_scalar_type(max(size - 1, 0))
-    table = np.arange(size - budget + 1, dtype=np.int64)[None] if budget else np.empty((0, 1), np.int64)
+    table = (
+        np.arange(size - budget + 1, dtype=np.int64)[None] if budget else np.empty((0, 1), np.int64)
+    )
     for left in range(budget - 1, 0, -1):  # ``left`` more ids must fit behind the next one
         room = size - left - table[-1]
         parent = np.repeat(np.arange(table.shape[1]), room)
@@ -160,17 +172,24 @@ def subsets(size: int, budget: int) -> NDArray[Any]:
 def solve_exactly(problem: Balance, budget: int, rng: np.random.Generator) -> Ints:
     """The best of all subsets, ascending; among exact ties a random one."""
     rest = problem.size - budget
-    table = subsets(problem.size, min(budget, rest))  # who is in, or who stays out if those are fewer
+    # who is in, or who stays out if those are fewer
+    table = subsets(problem.size, min(budget, rest))
     pieces = [table[:, begin : begin + CHUNK] for begin in range(0, table.shape[1], CHUNK)]
-    worth = np.concatenate([_worth_of_columns(problem, piece, budget, complement=rest < budget) for piece in pieces])
+    worth = np.concatenate(
+        [_worth_of_columns(problem, piece, budget, complement=rest < budget) for piece in pieces]
+    )
     best = worth.min()
     ties = np.flatnonzero(worth <= best + TIE * max(1.0, abs(best)))
     ids = table[:, rng.choice(ties)].astype(np.int64)
     return np.setdiff1d(np.arange(problem.size), ids) if rest < budget else ids
 
 
-def _worth_of_columns(problem: Balance, columns: NDArray[Any], budget: int, *, complement: bool) -> Floats:
-    """Rows (offsets, weight, cost) added up id by id. ``take``, because an indexed copy of rows is ten times slower."""
+def _worth_of_columns(
+    problem: Balance, columns: NDArray[Any], budget: int, *, complement: bool
+) -> Floats:
+    """Rows (offsets, weight, cost) added up id by id. ``take``, because an indexed copy of rows
+    is ten times slower.
+    """
     rows = np.column_stack([problem.offsets, problem.weights, problem.cost])
     total = np.zeros((columns.shape[1], rows.shape[1]))
     for ids in columns:
@@ -189,20 +208,28 @@ def build_greedily(problem: Balance, budget: int) -> Ints:
     mass = paid = 0.0
     taken, chosen = np.zeros(problem.size), np.empty(budget, np.int64)
     for place in range(budget):
-        spread = (squares + 2 * (problem.offsets @ total) + total @ total) / np.square(mass + problem.weights)
+        spread = (squares + 2 * (problem.offsets @ total) + total @ total) / np.square(
+            mass + problem.weights
+        )
         worth = problem.scale * spread + (paid + problem.cost) / (place + 1) + taken
         best = chosen[place] = int(np.argmin(worth))
         taken[best] = np.inf
-        total, mass, paid = total + problem.offsets[best], mass + problem.weights[best], paid + problem.cost[best]
+        total, mass, paid = (
+            total + problem.offsets[best],
+            mass + problem.weights[best],
+            paid + problem.cost[best],
+        )
     return chosen
 
 
 def improve_by_swaps(problem: Balance, starts: Ints) -> Ints:
-    """(n, m) sets in, sets out that are no worse; the best of them cannot be bettered by exchanging one client.
+    """(n, m) sets in, sets out that are no worse; the best of them cannot be bettered by exchanging
+    one client.
 
-    Place by place, the client there goes for the best one outside if that helps; passes over the places are repeated until
-    one changes nothing. All sets move at once, because one product of (n, C) and (C, K) is much cheaper than n small ones.
-    After every pass the worse half stops: a set that is behind rarely wins (METHODS 4.8 wants restarts, not patience).
+    Place by place, the client there goes for the best one outside if that helps; passes over the
+    places are repeated until one changes nothing. All sets move at once, because one product of (n,
+    C) and (C, K) is much cheaper than n small ones. After every pass the worse half stops: a set
+    that is behind rarely wins (METHODS 4.8 wants restarts, not patience).
     """
     sets, moving = starts.copy(), np.arange(len(starts))
     for _ in range(MAX_PASSES):
@@ -217,8 +244,9 @@ def improve_by_swaps(problem: Balance, starts: Ints) -> Ints:
 def _pass(problem: Balance, sets: Ints) -> tuple[Ints, Floats, Bools]:
     """One visit to every place of every set: the sets, what they are worth, which of them changed.
 
-    |sum + offset_k|^2 = 2 sum . offset_k + |offset_k|^2 + |sum|^2, so what every client would make of every set is one
-    product with two columns more. Written for few calls: at K = 1,000 a call costs as much as its arithmetic.
+    |sum + offset_k|^2 = 2 sum . offset_k + |offset_k|^2 + |sum|^2, so what every client would make
+    of every set is one product with two columns more. Written for few calls: at K = 1,000 a call
+    costs as much as its arithmetic.
     """
     index, budget, classes = np.arange(len(sets)), sets.shape[1], problem.offsets.shape[1]
     rows = np.column_stack([problem.offsets, problem.weights, problem.cost / budget])

@@ -1,11 +1,14 @@
-"""AFLS's omega: how far the clients, or groups of them, are from their average; and the level from which order matters.
+"""AFLS's omega: how far the clients, or groups of them, are from their average; and the level from
+which order matters.
 
-Lee, Lee: "Non-IID Degree Aware Adaptive Federated Learning Procedure Selection Scheme for Edge-Enabled IoT Network" (AFLS,
-paper 003); METHODS 2.12, 6.4. Used where a federation is measured (:mod:`fedskew.distance.skew`) and where its order is chosen
-(:mod:`fedskew.procedure`): stages do not import each other, so it lies outside both.
+Lee, Lee: "Non-IID Degree Aware Adaptive Federated Learning Procedure Selection Scheme for
+Edge-Enabled IoT Network" (AFLS, paper 003); METHODS 2.12, 6.4. Used where a federation is measured
+(:mod:`fedskew.distance.skew`) and where its order is chosen (:mod:`fedskew.procedure`): stages do
+not import each other, so it lies outside both.
 
-omega depends on eps wherever a client lacks a class (k = 2 of 10 classes: 8.888 at 1e-6, 12.573 at 1e-8), so a threshold means
-something only together with eps and the number of classes. ``omega_reverse`` does not, and is at most ln C.
+omega depends on eps wherever a client lacks a class (k = 2 of 10 classes: 8.888 at 1e-6, 12.573 at
+1e-8), so a threshold means something only together with eps and the number of classes.
+``omega_reverse`` does not, and is at most ln C.
 """
 
 from __future__ import annotations
@@ -22,11 +25,18 @@ ROUNDING = 1e-9  # omega of exactly 2 classes each must not miss the threshold b
 
 
 def omega(rows: Floats, *, eps: float = 1e-6) -> float:
-    """AFLS's omega: the mean of KL(average client, client), every client alike, its absent classes clipped at eps."""
+    """AFLS's omega: the mean of KL(average client, client), every client alike, its absent
+    classes clipped at eps.
+    """
     if not eps > 0:
-        raise RecipeError("omega", f"eps = {eps} makes absent classes infinite", "Give a number above 0")
+        raise RecipeError(
+            "omega", f"eps = {eps} makes absent classes infinite", "Give a number above 0"
+        )
     average = rows.mean(axis=0)
-    return float(scipy.special.xlogy(average, average).sum() - average @ np.log(np.maximum(rows, eps)).mean(axis=0))
+    return float(
+        scipy.special.xlogy(average, average).sum()
+        - average @ np.log(np.maximum(rows, eps)).mean(axis=0)
+    )
 
 
 def omega_reverse(rows: Floats) -> float:
@@ -35,19 +45,25 @@ def omega_reverse(rows: Floats) -> float:
 
 
 def omega_balanced(classes_per_client: int, num_classes: int, *, eps: float = 1e-6) -> float:
-    """omega when every client has k classes in equal parts and every class as many owners: a threshold in units of classes.
+    """omega when every client has k classes in equal parts and every class as many owners: a
+    threshold in units of classes.
 
     >>> [round(omega_balanced(k, 10), 3) for k in (1, 2, 3, 10)]
     [10.131, 8.888, 7.698, 0.0]
     """
     k, all_classes = classes_per_client, num_classes
     if not 1 <= k <= all_classes:
-        raise RecipeError("omega_balanced", f"{k} of {all_classes} classes", "Give between 1 and all classes")
-    return k / all_classes * math.log(k / all_classes) + (1 - k / all_classes) * math.log(1 / (all_classes * eps))
+        raise RecipeError(
+            "omega_balanced", f"{k} of {all_classes} classes", "Give between 1 and all classes"
+        )
+    return k / all_classes * math.log(k / all_classes) + (1 - k / all_classes) * math.log(
+        1 / (all_classes * eps)
+    )
 
 
 def cap_classes(classes: int, num_classes: int) -> int:
-    """A threshold in classes, as it can be used: of 2 classes, "2 each" is no skew at all, so it is 1 there.
+    """A threshold in classes, as it can be used: of 2 classes, "2 each" is no skew at all, so it is
+    1 there.
 
     >>> cap_classes(2, 10), cap_classes(2, 2)
     (2, 1)
@@ -56,16 +72,22 @@ def cap_classes(classes: int, num_classes: int) -> int:
 
 
 def threshold(num_classes: int, *, theta: float, theta_classes: int, eps: float) -> float:
-    """The omega from which clients train in order: ``theta``, or that of clients with ``theta_classes`` classes each.
+    """The omega from which clients train in order: ``theta``, or that of clients with
+    ``theta_classes`` classes each.
 
-    A theta no federation with so many classes can reach is refused: it would never switch, without a word.
+    A theta no federation with so many classes can reach is refused: it would never switch, without
+    a word.
 
     >>> threshold(10, theta=8.5, theta_classes=0, eps=1e-6), round(threshold(4, theta=8.5, theta_classes=2, eps=1e-6), 3)
     (8.5, 5.868)
     """
     if not 0 < eps * num_classes < 1:
         what = f"{eps:g} is out of range for {num_classes} classes"
-        raise RecipeError("procedure.epsilon", what, f"Give a number above 0 and below 1/{num_classes}, for example 1e-6")
+        raise RecipeError(
+            "procedure.epsilon",
+            what,
+            f"Give a number above 0 and below 1/{num_classes}, for example 1e-6",
+        )
     if theta_classes > 0:
         return omega_balanced(cap_classes(theta_classes, num_classes), num_classes, eps=eps)
     most = omega_balanced(1, num_classes, eps=eps)

@@ -1,7 +1,8 @@
 """What a selection rule may ask for before it selects, how it is answered, and what that costs.
 
-A rule returns a request instead of client ids; the loop answers, charges the traffic, and calls the rule again with the answer
-in ``view.answers``. Requests are data, so a rule stays a function of what it sees, on one machine as on a fleet.
+A rule returns a request instead of client ids; the loop answers, charges the traffic, and calls the
+rule again with the answer in ``view.answers``. Requests are data, so a rule stays a function of
+what it sees, on one machine as on a fleet.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ TRIAL_ROUNDS = 1 << 30  # batch orders of throw-away training: those of no real 
 
 
 def plausible(losses: Floats, num_classes: int) -> Floats:
-    """Losses as a rule may use them: below 0 or above 10 ln C (at least 23) counts as never reported.
+    """Losses as a rule may use them: below 0 or above 10 ln C (at least 23) counts as never
+    reported.
 
-    A mean cross-entropy above that is a broken or a lying client. Without the bound, one that reports 1e9 would lead every
-    ranking for ever.
+    A mean cross-entropy above that is a broken or a lying client. Without the bound, one that
+    reports 1e9 would lead every ranking for ever.
 
     >>> plausible(np.array([0.5, -1.0, 1e9, np.inf]), 10)
     array([0.5, nan, nan, nan])
@@ -49,8 +51,12 @@ def plausible(losses: Floats, num_classes: int) -> Floats:
         return np.where((losses >= 0) & (losses <= limit), losses, np.nan)
 
 
-def answer(setting: Setting, state: State, ask: Ask, round: int) -> tuple[Answer, State, tuple[Transfer, ...], set[int]]:
-    """The answer, the state it leaves (losses asked for are remembered), its traffic, and who now holds the present model."""
+def answer(
+    setting: Setting, state: State, ask: Ask, round: int
+) -> tuple[Answer, State, tuple[Transfer, ...], set[int]]:
+    """The answer, the state it leaves (losses asked for are remembered), its traffic, and who
+    now holds the present model.
+    """
     size = setting.description.layout.bytes
     slots = 1 if state.home is None else len(state.models)
     if isinstance(ask, AskLoss):
@@ -58,14 +64,20 @@ def answer(setting: Setting, state: State, ask: Ask, round: int) -> tuple[Answer
         known = state.loss.copy()
         known[ask.clients] = np.where(np.isnan(values), known[ask.clients], values)
         holders = set(ask.clients.tolist())
-        return Answer(ask, values), replace(state, loss=known), loss_transfers(len(ask.clients), size, slots), holders
+        return (
+            Answer(ask, values),
+            replace(state, loss=known),
+            loss_transfers(len(ask.clients), size, slots),
+            holders,
+        )
     if isinstance(ask, AskUpdates):
         updates, uploads, upload_bytes = _updates(setting, state, ask, round)
         charge = probe_transfers(len(ask.clients), uploads, size, upload_bytes=upload_bytes)
         return Answer(ask, updates), state, charge, set(ask.clients.tolist())
     if isinstance(ask, AskSlots | AskShares):
         charge = slot_transfers(len(ask.clients), len(ask.slots), size)
-        # Whoever compared the models holds them; METHODS 9.1 sends FedSoft's centres to its participants a second time.
+        # Whoever compared the models holds them; METHODS 9.1 sends FedSoft's centres to its
+        # participants a second time.
         reached = set(ask.clients.tolist()) if isinstance(ask, AskSlots) else set()
         return Answer(ask, _compared(setting, state, ask)), state, charge, reached
     outcome, uploads = _trial(setting, state, ask, round)
@@ -73,11 +85,15 @@ def answer(setting: Setting, state: State, ask: Ask, round: int) -> tuple[Answer
     there = np.flatnonzero(setting.runtime.available(round) & (population.num_examples > 0))
     values = np.full(population.size, np.nan)
     values[there] = losses_at(setting, state, there, outcome, round, 0)
-    charge = probe_transfers(len(ask.clients), uploads, size) + loss_transfers(len(there), size, slots)
+    charge = probe_transfers(len(ask.clients), uploads, size) + loss_transfers(
+        len(there), size, slots
+    )
     return Answer(ask, values), state, charge, set()
 
 
-def losses_at(setting: Setting, state: State, clients: Ints, models: Params, round: int, max_examples: int) -> Floats:
+def losses_at(
+    setting: Setting, state: State, clients: Ints, models: Params, round: int, max_examples: int
+) -> Floats:
     """(n,) plausible losses of each client's model on its own training data."""
     home = np.zeros(len(clients), np.int64) if state.home is None else state.home[clients]
     options = {"max_examples": max_examples, "seed": setting.seed, "round": round}
@@ -86,9 +102,13 @@ def losses_at(setting: Setting, state: State, clients: Ints, models: Params, rou
 
 
 def slot_losses(setting: Setting, models: Params, clients: Ints, slots: Ints) -> Floats:
-    """(n, number of slots) plausible mean losses of these models on these clients' training data; nan: nothing to go by."""
+    """(n, number of slots) plausible mean losses of these models on these clients' training
+    data; nan: nothing to go by.
+    """
     n, s = len(clients), len(slots)
-    scores = setting.runtime.evaluate_clients(np.repeat(clients, s), models, np.tile(slots, n), "train")
+    scores = setting.runtime.evaluate_clients(
+        np.repeat(clients, s), models, np.tile(slots, n), "train"
+    )
     return plausible(scores.loss.reshape(n, s), setting.description.num_classes)
 
 
@@ -98,10 +118,18 @@ def _compared(setting: Setting, state: State, ask: AskSlots | AskShares) -> Floa
     return setting.runtime.best_fit(ask.clients, state.models[ask.slots])
 
 
-def _updates(setting: Setting, state: State, ask: AskUpdates, round: int) -> tuple[Floats, int, int]:
-    """(n, F) what training would change, nan for clients that fail; how many sent something, and how many bytes each."""
+def _updates(
+    setting: Setting, state: State, ask: AskUpdates, round: int
+) -> tuple[Floats, int, int]:
+    """(n, F) what training would change, nan for clients that fail; how many sent something, and
+    how many bytes each.
+    """
     layout = setting.description.layout
-    parts = [slice(0, layout.size)] if ask.layer == "all" else head_slices(layout, setting.description.num_classes)
+    parts = (
+        [slice(0, layout.size)]
+        if ask.layer == "all"
+        else head_slices(layout, setting.description.num_classes)
+    )
     width = sum(part.stop - part.start for part in parts)
     updates: Floats = np.full((len(ask.clients), width), np.nan)
     home = np.zeros(len(ask.clients), np.int64) if state.home is None else state.home[ask.clients]
@@ -109,7 +137,12 @@ def _updates(setting: Setting, state: State, ask: AskUpdates, round: int) -> tup
     for begin in range(0, len(ask.clients), 64):
         piece = slice(begin, begin + 64)
         replies = setting.runtime.train(
-            ask.clients[piece], state.models, home[piece], job, seed=setting.seed, round=TRIAL_ROUNDS + round
+            ask.clients[piece],
+            state.models,
+            home[piece],
+            job,
+            seed=setting.seed,
+            round=TRIAL_ROUNDS + round,
         )
         deltas = replies.params - state.models[home[piece]]
         rows = np.concatenate([deltas[:, part] for part in parts], axis=1)

@@ -1,10 +1,13 @@
-"""What a round cost in simulated seconds, joules and sample passes: the loop's one call into the accounting of time and energy.
+"""What a round cost in simulated seconds, joules and sample passes: the loop's one call into the
+accounting of time and energy.
 
-What clients do before they train is charged like training, one thing after the other: losses that a rule asks for (the model
-goes down, a forward pass at a third of a pass, one number comes up), updates and throw-away rounds (a parallel round each, the
-latter with a loss of everybody after it), the probe behind an estimated signal (everybody at once, or so many at a time as a
-round has; who failed is asked again), histograms (one small message). The server's own work takes no time and no energy. A
-client that fails or falls silent is charged for the training it was asked for: nobody can know when it stopped.
+What clients do before they train is charged like training, one thing after the other: losses that a
+rule asks for (the model goes down, a forward pass at a third of a pass, one number comes up),
+updates and throw-away rounds (a parallel round each, the latter with a loss of everybody after it),
+the probe behind an estimated signal (everybody at once, or so many at a time as a round has; who
+failed is asked again), histograms (one small message). The server's own work takes no time and no
+energy. A client that fails or falls silent is charged for the training it was asked for: nobody can
+know when it stopped.
 """
 
 from __future__ import annotations
@@ -20,7 +23,19 @@ from fedskew.accounting.links import FORWARD_SHARE, Links, compute_seconds
 from fedskew.accounting.traffic import COUNT_BYTES, LOSS_BYTES
 from fedskew.loop.method import Setting
 from fedskew.loop.training import Runner
-from fedskew.types import Answer, AskLoss, AskShares, AskSlots, AskTrial, AskUpdates, Chain, Cost, LocalJob, Plan, Stateful
+from fedskew.types import (
+    Answer,
+    AskLoss,
+    AskShares,
+    AskSlots,
+    AskTrial,
+    AskUpdates,
+    Chain,
+    Cost,
+    LocalJob,
+    Plan,
+    Stateful,
+)
 
 NOTHING = Cost(0.0, 0.0, 0.0)
 
@@ -32,7 +47,14 @@ def preparation_cost(setting: Setting, failures: Collection[int]) -> Cost:
         return NOTHING
     if signal.wants != "updates":
         everyone = range(population.size)
-        return _cost(setting, _parallel(everyone), {}, down=0.0, up=setting.description.num_classes * COUNT_BYTES, trains=False)
+        return _cost(
+            setting,
+            _parallel(everyone),
+            {},
+            down=0.0,
+            up=setting.description.num_classes * COUNT_BYTES,
+            trains=False,
+        )
     asked = [int(c) for c in np.flatnonzero(population.num_examples > 0)]
     job, size = LocalJob(epochs=signal.options["epochs"]), setting.method.clients_per_round
     total, model = NOTHING, setting.description.layout.bytes
@@ -41,18 +63,37 @@ def preparation_cost(setting: Setting, failures: Collection[int]) -> Cost:
         for begin in range(0, len(attempt), at_once):
             group = attempt[begin : begin + at_once]
             silent = set(group) & set(failures)
-            total += _cost(setting, _parallel(group), _passes(setting, group, job), down=model, up=model, silent=silent)
+            total += _cost(
+                setting,
+                _parallel(group),
+                _passes(setting, group, job),
+                down=model,
+                up=model,
+                silent=silent,
+            )
     return total
 
 
 def round_cost(
-    setting: Setting, plan: Plan, runners: Sequence[Runner], answers: Sequence[Answer], holders: Collection[int], round: int
+    setting: Setting,
+    plan: Plan,
+    runners: Sequence[Runner],
+    answers: Sequence[Answer],
+    holders: Collection[int],
+    round: int,
 ) -> Cost:
-    """What a round cost: what the rule asked for before it selected, then the training of the plan."""
+    """What a round cost: what the rule asked for before it selected, then the training of the
+    plan.
+    """
     asked = {client for runner in runners for client in runner.seconds}
     silent = {client for runner in runners for client in runner.silent}
     known = {client: work[0] for runner in runners for client, work in runner.work.items()}
-    trained = replace(plan, chains=tuple(replace(c, clients=tuple(i for i in c.clients if i in asked)) for c in plan.chains))
+    trained = replace(
+        plan,
+        chains=tuple(
+            replace(c, clients=tuple(i for i in c.clients if i in asked)) for c in plan.chains
+        ),
+    )
     passes = _passes(setting, trained.clients, setting.method.job_at(round), known)
     size = setting.description.layout.bytes * (1 + _extra_models(setting))
     holding = () if setting.method.resend else holders
@@ -83,9 +124,14 @@ def _answer_cost(setting: Setting, answer: Answer, round: int) -> Cost:
 def _look(setting: Setting, clients: Iterable[int], max_examples: int, models: int = 1) -> Cost:
     """Everyone evaluates so many models on its own data and reports one number for each."""
     sizes = setting.description.population.num_examples
-    passes = {c: models * FORWARD_SHARE * min(int(sizes[c]), max_examples or int(sizes[c])) for c in clients}
+    passes = {
+        c: models * FORWARD_SHARE * min(int(sizes[c]), max_examples or int(sizes[c]))
+        for c in clients
+    }
     down = models * setting.description.layout.bytes
-    return _cost(setting, _parallel(passes), passes, down=down, up=models * LOSS_BYTES, trains=False)
+    return _cost(
+        setting, _parallel(passes), passes, down=down, up=models * LOSS_BYTES, trains=False
+    )
 
 
 def _cost(
@@ -122,7 +168,9 @@ def _cost(
 
 
 def _sending(plan: Plan, links: Links, size: float, silent: Collection[int]) -> dict[int, float]:
-    """Seconds each client's radio sends: to the server, or to the next device, and the last that answers to the server."""
+    """Seconds each client's radio sends: to the server, or to the next device, and the last that
+    answers to the server.
+    """
     busy: dict[int, float] = {}
     for chain in plan.chains:
         answered = [c for c in chain.clients if c not in silent]
@@ -135,7 +183,9 @@ def _sending(plan: Plan, links: Links, size: float, silent: Collection[int]) -> 
 def _passes(
     setting: Setting, clients: Iterable[int], job: LocalJob, known: Mapping[int, int] | None = None
 ) -> dict[int, float]:
-    """Sample passes of a turn of training: epochs x examples, and a look at them all if a loss is reported before or after."""
+    """Sample passes of a turn of training: epochs x examples, and a look at them all if a loss
+    is reported before or after.
+    """
     sizes, looks = setting.description.population.num_examples, job.report_loss != "train"
     examples = {c: (known or {}).get(c, job.max_examples or int(sizes[c])) for c in clients}
     return {c: n * (job.epochs + FORWARD_SHARE * looks) for c, n in examples.items()}

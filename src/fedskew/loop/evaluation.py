@@ -1,7 +1,9 @@
 """How good the models are, seen two ways that are never mixed (METHODS 9.5).
 
-- ``accuracy``: the one global model on the central test set. A method with several models has no such figure.
-- ``client_accuracy``: every client's own model on the client's own test set, weighted by its number of test examples.
+- ``accuracy``: the one global model on the central test set. A method with several models has no
+  such figure.
+- ``client_accuracy``: every client's own model on the client's own test set, weighted by its number
+  of test examples.
 """
 
 from __future__ import annotations
@@ -30,9 +32,14 @@ class Evaluation:
 
 
 def evaluate(setting: Setting, state: State) -> tuple[State, Evaluation]:
-    """The figures that are due after the state's round, and the state with every client in the slot it was tested with."""
+    """The figures that are due after the state's round, and the state with every client in the
+    slot it was tested with.
+    """
     method, one = setting.method, len(state.models) == 1
-    everywhere, of_clients = is_due(method, state.round, method.evaluate_every), one_by_one(method, state.round)
+    everywhere, of_clients = (
+        is_due(method, state.round, method.evaluate_every),
+        one_by_one(method, state.round),
+    )
     if not everywhere and not of_clients:
         return state, Evaluation()
     state = rehome(setting, state)
@@ -44,16 +51,25 @@ def evaluate(setting: Setting, state: State) -> tuple[State, Evaluation]:
         clients = range(setting.description.population.size)
         home = np.zeros(len(clients), np.int64) if state.home is None else state.home
         own = score_clients(setting, state, clients, state.models, home, "test")
-        means = weighted_mean(own.accuracy, own.num_examples), weighted_mean(own.loss, own.num_examples)
+        means = (
+            weighted_mean(own.accuracy, own.num_examples),
+            weighted_mean(own.loss, own.num_examples),
+        )
         found = Evaluation(found.accuracy, found.loss, *means)
     return state, found
 
 
 def is_due(method: Method, round: int, every: int) -> bool:
-    """Whether something done every so many rounds is done now; the first and the last round always count."""
+    """Whether something done every so many rounds is done now; the first and the last round
+    always count.
+    """
     return round in (0, method.rounds) or (every > 0 and round % every == 0)
 
 
 def one_by_one(method: Method, round: int) -> bool:
-    """Whether clients are tested one by one although there is one model for all: only where the recipe asks for it."""
-    return method.evaluate_clients_every > 0 and is_due(method, round, method.evaluate_clients_every)
+    """Whether clients are tested one by one although there is one model for all: only where the
+    recipe asks for it.
+    """
+    return method.evaluate_clients_every > 0 and is_due(
+        method, round, method.evaluate_clients_every
+    )

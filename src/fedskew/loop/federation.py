@@ -1,4 +1,5 @@
-"""READ FIRST: the only loop. ``prepare`` once, then ``play_round`` after ``play_round``; ``run`` does both.
+"""READ FIRST: the only loop. ``prepare`` once, then ``play_round`` after ``play_round``; ``run``
+does both.
 
 ::
 
@@ -61,7 +62,9 @@ def settle(method: Method, runtime: Runtime, seed: int) -> Setting:
 
 
 def prepare(setting: Setting) -> tuple[State, RoundRecord]:
-    """Measure and group the clients, evaluate the untrained model: the state before round 1 and record 0."""
+    """Measure and group the clients, evaluate the untrained model: the state before round 1 and
+    record 0.
+    """
     began = time.perf_counter()
     population = setting.description.population
     state = State(
@@ -74,7 +77,9 @@ def prepare(setting: Setting) -> tuple[State, RoundRecord]:
     )
     state, transfers, failures = _measure(setting, state)
     state, found = evaluate(setting, state)
-    record = _record(state, Plan(()), (), transfers, found, began, preparation_cost(setting, failures))
+    record = _record(
+        state, Plan(()), (), transfers, found, began, preparation_cost(setting, failures)
+    )
     return state, replace(record, failures=failures)
 
 
@@ -83,9 +88,13 @@ def _measure(setting: Setting, state: State) -> tuple[State, tuple[Transfer, ...
     if method.signal is None:
         return state, (), {}
     memory = dict(state.memory)
-    given, transfers = source_of(setting, method.signal, np.flatnonzero(setting.description.population.num_examples))
+    given, transfers = source_of(
+        setting, method.signal, np.flatnonzero(setting.description.population.num_examples)
+    )
     failures = silent_at_probe(given) if isinstance(given, HeadUpdates) else {}
-    signal, memory["signal"] = (given, {}) if isinstance(given, Signal) else method.signal(given, memory={})
+    signal, memory["signal"] = (
+        (given, {}) if isinstance(given, Signal) else method.signal(given, memory={})
+    )
     state = replace(state, signal=signal, memory=memory)
     if method.distance is None or method.clustering is None:
         return state, transfers, failures
@@ -109,16 +118,36 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     plan = _checked_plan(planned.plan, view=choice.view, rule=method.procedure.name)
     before = _with_slots(state.models, setting.initial, plan)
     kept = memory.get("bn")
-    runners = train_plan(setting, plan, before, t, memory.get("aggregation", {}), steering=planned.memory, statistics=kept)
+    runners = train_plan(
+        setting,
+        plan,
+        before,
+        t,
+        memory.get("aggregation", {}),
+        steering=planned.memory,
+        statistics=kept,
+    )
     if method.bn == "local":
-        memory["bn"] = {**(kept or {}), **{c: own for r in runners for c, own in r.statistics.items()}}
+        memory["bn"] = {
+            **(kept or {}),
+            **{c: own for r in runners for c, own in r.statistics.items()},
+        }
     _check_enough(setting, runners, t)
-    models, memory["aggregation"] = merge_slots(setting, plan, before, runners, memory.get("aggregation", {}), t)
+    models, memory["aggregation"] = merge_slots(
+        setting, plan, before, runners, memory.get("aggregation", {}), t
+    )
     memory["selection"] = learn(setting, runners, t, memory["selection"])
-    models, home, memory["procedure"] = look_after(setting, state, plan, before, models, runners, planned.memory)
+    models, home, memory["procedure"] = look_after(
+        setting, state, plan, before, models, runners, planned.memory
+    )
     state, found = evaluate(setting, _remember(setting, state, home, models, runners, memory))
     holders = choice.holders | planned.holders
-    transfers = joining + choice.transfers + planned.transfers + round_transfers(setting, plan, runners, holders)
+    transfers = (
+        joining
+        + choice.transfers
+        + planned.transfers
+        + round_transfers(setting, plan, runners, holders)
+    )
     cost = round_cost(setting, plan, runners, choice.view.answers + planned.answers, holders, t)
     return state, _record(state, plan, runners, transfers, found, began, cost)
 
@@ -151,7 +180,11 @@ def select(setting: Setting, state: State, round: int) -> Choice:
         _checked_ids(chosen.clients, view, rule.name)
         given, state, charge, reached = answer(setting, state, chosen, round)
         answers, transfers, holders = (*answers, given), transfers + charge, holders | reached
-    raise RunError(f"selection {rule.name}", f"asked {MAX_QUESTIONS + 1} questions in round {round}", "Select at last")
+    raise RunError(
+        f"selection {rule.name}",
+        f"asked {MAX_QUESTIONS + 1} questions in round {round}",
+        "Select at last",
+    )
 
 
 def look(setting: Setting, state: State, round: int, answers: tuple[Answer, ...] = ()) -> View:
@@ -176,32 +209,53 @@ def _checked_ids(chosen: Any, view: View, rule: str, stage: str = "selection") -
     ids = np.asarray(chosen, np.int64).reshape(-1)
     if len(np.unique(ids)) != len(ids):
         raise RunError(
-            f"selection {rule}", f"chose a client twice in round {view.round}: {ids.tolist()}", "Return distinct ids"
+            f"selection {rule}",
+            f"chose a client twice in round {view.round}: {ids.tolist()}",
+            "Return distinct ids",
         )
     if len(ids) and (ids.min() < 0 or ids.max() >= view.size or not view.available[ids].all()):
-        raise RunError(f"{stage} {rule}", f"chose a client that is not there in round {view.round}", "Use view.available")
+        raise RunError(
+            f"{stage} {rule}",
+            f"chose a client that is not there in round {view.round}",
+            "Use view.available",
+        )
     return ids
 
 
 def _checked_plan(plan: Plan, *, view: View, rule: str) -> Plan:
     """The plan with ordinary integers in it, if every client of it is there and trains once."""
-    chains = tuple(Chain(int(chain.slot), tuple(int(c) for c in chain.clients)) for chain in plan.chains)
+    chains = tuple(
+        Chain(int(chain.slot), tuple(int(c) for c in chain.clients)) for chain in plan.chains
+    )
     _checked_ids([c for chain in chains for c in chain.clients], view, rule, stage="procedure")
     slots = [chain.slot for chain in chains] + ([] if plan.home is None else plan.home.tolist())
     if min(slots, default=0) < 0 or (plan.home is not None and plan.home.shape != (view.size,)):
-        raise RunError(f"procedure {rule}", f"slots or homes of round {view.round} are out of range", "Number slots from 0")
+        raise RunError(
+            f"procedure {rule}",
+            f"slots or homes of round {view.round} are out of range",
+            "Number slots from 0",
+        )
     return replace(plan, chains=chains)
 
 
 def _with_slots(models: Params, initial: Params, plan: Plan) -> Params:
     """Room for every slot the plan names; a new slot starts from the initial model."""
-    named = [chain.slot for chain in plan.chains] + ([] if plan.home is None else plan.home.tolist())
+    named = [chain.slot for chain in plan.chains] + (
+        [] if plan.home is None else plan.home.tolist()
+    )
     missing = 1 + max(named, default=0) - len(models)
-    return np.concatenate([models, np.repeat(initial[None], missing, axis=0)]) if missing > 0 else models
+    return (
+        np.concatenate([models, np.repeat(initial[None], missing, axis=0)])
+        if missing > 0
+        else models
+    )
 
 
 def _check_enough(setting: Setting, runners: Sequence[Runner], round: int) -> None:
-    usable, needed = sum(len(runner.loss) for runner in runners if not runner.dropped), setting.method.min_ok
+    usable, needed = (
+        sum(len(runner.loss) for runner in runners if not runner.dropped),
+        setting.method.min_ok,
+    )
     if usable < needed:
         reasons = [f"client {c}: {why}" for runner in runners for c, why in runner.failures.items()]
         what = f"{usable} usable replies, {needed} needed ({'; '.join(reasons[:3]) or 'nobody was available'})"
@@ -221,7 +275,9 @@ def _remember(
     times[asked] += 1
     last[asked] = state.round + 1
     reported = {client: value for runner in runners for client, value in runner.loss.items()}
-    loss[list(reported)] = plausible(np.array(list(reported.values())), setting.description.num_classes)
+    loss[list(reported)] = plausible(
+        np.array(list(reported.values())), setting.description.num_classes
+    )
     return replace(
         state,
         models=models,
@@ -234,18 +290,26 @@ def _remember(
     )
 
 
-def round_transfers(setting: Setting, plan: Plan, runners: Sequence[Runner], holders: frozenset[int]) -> tuple[Transfer, ...]:
+def round_transfers(
+    setting: Setting, plan: Plan, runners: Sequence[Runner], holders: frozenset[int]
+) -> tuple[Transfer, ...]:
     """The models of the round, and the small things a rule has the clients report with them."""
     silent = {client for runner in runners for client in runner.silent}
     asked = {client for runner in runners for client in runner.seconds}
     failed = {client for runner in runners for client in runner.failures}
     holding = frozenset() if setting.method.resend else holders
-    models = model_transfers(plan, silent, setting.description.layout.bytes, failed=failed, holders=holding)
+    models = model_transfers(
+        plan, silent, setting.description.layout.bytes, failed=failed, holders=holding
+    )
     rule, order = setting.method.selection, setting.method.procedure
     told = rule.keeps_losses or "loss" in needs_of(order.function, order.options)
-    reported = needs_of(rule.function, rule.options) & {"latency", "snr"} | ({"loss"} if told else set())
+    reported = needs_of(rule.function, rule.options) & {"latency", "snr"} | (
+        {"loss"} if told else set()
+    )
     reported |= needs_of(setting.method.aggregation.function) & {"steps"}
-    return models + _control(setting, models) + report_transfers(sorted(reported), len(asked - silent))
+    return (
+        models + _control(setting, models) + report_transfers(sorted(reported), len(asked - silent))
+    )
 
 
 def _control(setting: Setting, models: tuple[Transfer, ...]) -> tuple[Transfer, ...]:
@@ -269,7 +333,9 @@ def _record(
     cost: Cost,
 ) -> RoundRecord:
     def joined(name: str) -> dict[int, Any]:
-        return {client: value for runner in runners for client, value in getattr(runner, name).items()}
+        return {
+            client: value for runner in runners for client, value in getattr(runner, name).items()
+        }
 
     return RoundRecord(
         round=state.round,
@@ -291,7 +357,8 @@ def _record(
 
 
 def run(setting: Setting, state: State | None = None) -> Iterator[tuple[State, RoundRecord]]:
-    """Yield (state, record) for round 0, 1, ... up to the last; a ``state`` to go on from yields only the rounds after it.
+    """Yield (state, record) for round 0, 1, ... up to the last; a ``state`` to go on from yields
+    only the rounds after it.
 
     Examples
     --------
@@ -303,7 +370,11 @@ def run(setting: Setting, state: State | None = None) -> Iterator[tuple[State, R
     [(0, 0), (1, 2), (2, 2), (3, 2)]
     """
     if setting.method.clients_per_round < 1:
-        raise RecipeError("run.clients_per_round", f"{setting.method.clients_per_round} is not positive", "Give at least 1")
+        raise RecipeError(
+            "run.clients_per_round",
+            f"{setting.method.clients_per_round} is not positive",
+            "Give at least 1",
+        )
     if state is None:
         state, record = prepare(setting)
         yield state, record

@@ -1,7 +1,8 @@
-"""Clients that join late: their label mix is found as everybody's was, and they are put into the nearest cluster.
+"""Clients that join late: their label mix is found as everybody's was, and they are put into the
+nearest cluster.
 
-Only a runtime whose clients come and go has any; for the others this is one comparison a round. Nothing is clustered again:
-the groups the run has learnt on stay as they are.
+Only a runtime whose clients come and go has any; for the others this is one comparison a round.
+Nothing is clustered again: the groups the run has learnt on stay as they are.
 """
 
 from __future__ import annotations
@@ -21,16 +22,25 @@ from fedskew.types import Clustering, Ints, Signal, State, Transfer
 
 
 def source_of(setting: Setting, signal: Stage, clients: Ints) -> tuple[Any, tuple[Transfer, ...]]:
-    """What a signal source wants to know of these clients, by the name of its first argument, and what that cost.
+    """What a signal source wants to know of these clients, by the name of its first argument, and
+    what that cost.
 
-    Label ``counts``, the ``updates`` of a probe, or, where clients add the noise themselves, the finished private Signal.
+    Label ``counts``, the ``updates`` of a probe, or, where clients add the noise themselves, the
+    finished private Signal.
     """
     description = setting.description
     if signal.wants == "updates":
-        some = replace(description.population, num_examples=_only(description.population.num_examples, clients))
+        some = replace(
+            description.population, num_examples=_only(description.population.num_examples, clients)
+        )
         asked = replace(description, population=some)
         return head_updates(
-            setting.runtime, asked, setting.initial, setting.seed, setting.method.clients_per_round, signal.options
+            setting.runtime,
+            asked,
+            setting.initial,
+            setting.seed,
+            setting.method.clients_per_round,
+            signal.options,
         )
     released: Callable[[Ints], Any] | None = getattr(setting.runtime, "released_counts", None)
     charge = histogram_transfers(len(clients), description.num_classes)
@@ -41,7 +51,9 @@ def source_of(setting: Setting, signal: Stage, clients: Ints) -> tuple[Any, tupl
 
 
 def welcome(setting: Setting, state: State) -> tuple[Setting, State, tuple[Transfer, ...]]:
-    """The setting as it is now, and a state that knows the clients that have joined since it was made."""
+    """The setting as it is now, and a state that knows the clients that have joined since it was
+    made.
+    """
     description = setting.runtime.describe()
     if description.population is not setting.description.population:
         setting = replace(setting, description=description)
@@ -53,13 +65,21 @@ def welcome(setting: Setting, state: State) -> tuple[Setting, State, tuple[Trans
     given, transfers = source_of(setting, setting.method.signal, new)
     fresh = given if isinstance(given, Signal) else setting.method.signal(given, memory={})[0]
     clustering = place(setting, state, fresh, new)
-    return setting, replace(state, signal=merged(state.signal, fresh, new), clustering=clustering), transfers
+    return (
+        setting,
+        replace(state, signal=merged(state.signal, fresh, new), clustering=clustering),
+        transfers,
+    )
 
 
 def merged(old: Signal, fresh: Signal, clients: Ints) -> Signal:
     """The old signal with the rows of these clients taken from a fresh one."""
     rows, sizes, known = old.rows.copy(), old.num_examples.copy(), old.known.copy()
-    rows[clients], sizes[clients], known[clients] = fresh.rows[clients], fresh.num_examples[clients], fresh.known[clients]
+    rows[clients], sizes[clients], known[clients] = (
+        fresh.rows[clients],
+        fresh.num_examples[clients],
+        fresh.known[clients],
+    )
     return Signal(rows, sizes, old.source, old.epsilon, known)
 
 

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from fedskew.accounting.links import Tariff
 from fedskew.types import Description, LocalJob, Memory, Params, Runtime, Stateful, needs_of
 
-ASKED_FOR = ("exact", "batch")  # loss sources that ask for losses before selecting, instead of keeping reported ones
+# loss sources that ask for losses before selecting, instead of keeping reported ones
+ASKED_FOR = ("exact", "batch")
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,12 @@ class Stage:
 
     @property
     def keeps_losses(self) -> bool:
-        """Whether a selection rule lives on the losses that come back with the models: then they are charged."""
-        return "loss" in needs_of(self.function) and self.options.get("loss_source") not in ASKED_FOR
+        """Whether a selection rule lives on the losses that come back with the models: then they
+        are charged.
+        """
+        return (
+            "loss" in needs_of(self.function) and self.options.get("loss_source") not in ASKED_FOR
+        )
 
 
 @dataclass(frozen=True)
@@ -52,23 +57,32 @@ class Method:
     clustering: Stage | None = None
     job: LocalJob = field(default_factory=LocalJob)
     lr_decay: float = 1.0  # learning rate of round t = lr * lr_decay ** (t - 1)
-    bn: Literal["average", "local"] = "average"  # BatchNorm statistics: the server's average, or each client's own
+    # BatchNorm statistics: the server's average, or each client's own
+    bn: Literal["average", "local"] = "average"
     rounds: int = 10
     clients_per_round: int = 10
     evaluate_every: int = 1  # rounds; 0 = only before the first and after the last
-    evaluate_clients_every: int = 0  # rounds; one global model at every client; 0 = never (clients are tested at the very end)
+    # rounds; one global model at every client; 0 = never (clients are tested at the very end)
+    evaluate_clients_every: int = 0
     min_ok: int = 1  # fewer usable replies than this end the run
-    resend: bool = False  # charge a second download to clients that hold the model already, as some papers do
+    # charge a second download to clients that hold the model already, as some papers do
+    resend: bool = False
     tariff: Tariff = field(default_factory=Tariff)  # how simulated time is charged
 
     def job_at(self, round: int) -> LocalJob:
         """What clients do in this round."""
-        return self.job if self.lr_decay == 1.0 else replace(self.job, lr=self.job.lr * self.lr_decay ** (round - 1))
+        return (
+            self.job
+            if self.lr_decay == 1.0
+            else replace(self.job, lr=self.job.lr * self.lr_decay ** (round - 1))
+        )
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What stays the same over a run: the method, the world it plays in, and the model everything began with."""
+    """What stays the same over a run: the method, the world it plays in, and the model
+    everything began with.
+    """
 
     method: Method
     runtime: Runtime

@@ -1,8 +1,10 @@
-"""Clients that come after the clusters were made: which group, and so which model, a new client belongs to.
+"""Clients that come after the clusters were made: which group, and so which model, a new client
+belongs to.
 
-Paper 004 assigns a new client by the stored reference and centroids (METHODS 7.1): its PSI features use the old federation's
-label mix and column scale, and the nearest centre wins. Nothing is clustered again and nobody moves. For other distances a
-newcomer goes to the nearest centre, or to the cluster with the smallest mean distance where a distance has no points.
+Paper 004 assigns a new client by the stored reference and centroids (METHODS 7.1): its PSI features
+use the old federation's label mix and column scale, and the nearest centre wins. Nothing is
+clustered again and nobody moves. For other distances a newcomer goes to the nearest centre, or to
+the cluster with the smallest mean distance where a distance has no points.
 """
 
 from __future__ import annotations
@@ -18,10 +20,14 @@ from fedskew.signal.counts import check_counts, proportions
 from fedskew.types import Clustering, Ints, Signal
 
 
-def assign_newcomers(counts: ArrayLike, signal: Signal, clustering: Clustering, distance: Stage) -> Ints:
-    """(n,) the cluster of new clients with these label counts (n, C); -1 for a client without examples.
+def assign_newcomers(
+    counts: ArrayLike, signal: Signal, clustering: Clustering, distance: Stage
+) -> Ints:
+    """(n,) the cluster of new clients with these label counts (n, C); -1 for a client without
+    examples.
 
-    ``signal``, ``clustering`` (both in ``State``) and ``distance`` are those the clusters were made with.
+    ``signal``, ``clustering`` (both in ``State``) and ``distance`` are those the clusters were made
+    with.
 
     >>> from fedskew.clustering import CLUSTERINGS
     >>> from fedskew.signal.histogram import histogram
@@ -34,17 +40,25 @@ def assign_newcomers(counts: ArrayLike, signal: Signal, clustering: Clustering, 
     table = check_counts(counts, "new clients")
     if table.shape[1] != signal.num_classes:
         what = f"{table.shape[1]} classes, the federation knows {signal.num_classes}"
-        raise SignalError("new clients", what, "Give one count for each of the federation's classes")
+        raise SignalError(
+            "new clients", what, "Give one count for each of the federation's classes"
+        )
     if not clustering.k:
-        raise RunError("new clients", "there are no clusters to assign them to", "Cluster known clients first")
+        raise RunError(
+            "new clients", "there are no clusters to assign them to", "Cluster known clients first"
+        )
     sizes, rows = table.sum(axis=1), proportions(table)
     labels = np.full(len(table), -1, np.int64)
     there = np.flatnonzero(sizes > 0)
-    labels[there] = nearest_clusters(Signal(rows[there], sizes[there], "disclosed"), signal, clustering, distance)
+    labels[there] = nearest_clusters(
+        Signal(rows[there], sizes[there], "disclosed"), signal, clustering, distance
+    )
     return labels
 
 
-def nearest_clusters(newcomers: Signal, signal: Signal, clustering: Clustering, distance: Stage) -> Ints:
+def nearest_clusters(
+    newcomers: Signal, signal: Signal, clustering: Clustering, distance: Stage
+) -> Ints:
     """(n,) the cluster of clients with these label proportions, all of them known."""
     if not len(newcomers.rows):
         return np.empty(0, np.int64)
@@ -54,7 +68,9 @@ def nearest_clusters(newcomers: Signal, signal: Signal, clustering: Clustering, 
 
 
 def _by_psi(newcomers: Signal, signal: Signal, clustering: Clustering, distance: Stage) -> Ints:
-    """By the stored scale: newcomers do not change the label mix the features are measured against."""
+    """By the stored scale: newcomers do not change the label mix the features are measured
+    against.
+    """
     known = signal.known
     scale = psi_scale(signal.rows[known], signal.num_examples[known], **distance.options)
     points = scale.place(newcomers.rows)
@@ -65,7 +81,9 @@ def _by_psi(newcomers: Signal, signal: Signal, clustering: Clustering, distance:
 
 
 def _joined(newcomers: Signal, signal: Signal, clustering: Clustering, distance: Stage) -> Ints:
-    """Distances between two clients do not depend on the others, so old and new are measured together."""
+    """Distances between two clients do not depend on the others, so old and new are measured
+    together.
+    """
     size = len(signal.rows)
     both = Signal(
         np.concatenate([signal.rows, newcomers.rows]),

@@ -1,7 +1,9 @@
-"""Model slots: what they begin with, what a procedure asks and does about them, and which one each client lives in.
+"""Model slots: what they begin with, what a procedure asks and does about them, and which one each
+client lives in.
 
-A procedure with one model needs nothing of this. One that keeps a model per group or per client declares what it wants to be
-called for (``begin``, ``after``, ``rehome`` of :class:`fedskew.types.Stateful`); whatever it remembers lies in ``State``.
+A procedure with one model needs nothing of this. One that keeps a model per group or per client
+declares what it wants to be called for (``begin``, ``after``, ``rehome`` of
+:class:`fedskew.types.Stateful`); whatever it remembers lies in ``State``.
 """
 
 from __future__ import annotations
@@ -18,11 +20,25 @@ from fedskew.loop.method import Setting
 from fedskew.loop.probe import head_slices
 from fedskew.loop.training import Runner
 from fedskew.streams import seed_for, stream
-from fedskew.types import Aftermath, Answer, Ask, Ints, Memory, Params, Plan, State, Stateful, Transfer, View
+from fedskew.types import (
+    Aftermath,
+    Answer,
+    Ask,
+    Ints,
+    Memory,
+    Params,
+    Plan,
+    State,
+    Stateful,
+    Transfer,
+    View,
+)
 
 
 def begin_models(setting: Setting) -> Params:
-    """(S, D) the models before the first round: the one initial model, or what the procedure makes of fresh ones."""
+    """(S, D) the models before the first round: the one initial model, or what the procedure
+    makes of fresh ones.
+    """
     rule = setting.method.procedure
     if not isinstance(rule.function, Stateful) or rule.function.begin is None:
         return setting.initial[None]
@@ -33,10 +49,15 @@ def begin_models(setting: Setting) -> Params:
 
     size = setting.description.population.size
     models = np.array(rule.function.begin(fresh, size, **rule.options), np.float32)
-    setting.runtime.initial(setting.seed)  # frozen parts that never travel are again those of the run's own seed
+    # frozen parts that never travel are again those of the run's own seed
+    setting.runtime.initial(setting.seed)
     if models.ndim != 2 or models.shape[1:] != setting.initial.shape or not len(models):
         where = f"procedure {rule.name}"
-        raise RunError(where, f"began with models of shape {models.shape}", f"Return (S, {len(setting.initial)})")
+        raise RunError(
+            where,
+            f"began with models of shape {models.shape}",
+            f"Return (S, {len(setting.initial)})",
+        )
     return models
 
 
@@ -65,13 +86,25 @@ def plan_round(setting: Setting, state: State, ids: Ints, view: View) -> Planned
             return Planned(plan, memory, answers, transfers, frozenset(holders))
         given, state, charge, reached = answer(setting, state, plan, view.round)
         answers, transfers, holders = (*answers, given), transfers + charge, holders | reached
-    raise RunError(f"procedure {rule.name}", f"asked {MAX_QUESTIONS + 1} questions in round {view.round}", "Plan at last")
+    raise RunError(
+        f"procedure {rule.name}",
+        f"asked {MAX_QUESTIONS + 1} questions in round {view.round}",
+        "Plan at last",
+    )
 
 
 def look_after(
-    setting: Setting, state: State, plan: Plan, before: Params, models: Params, runners: Sequence[Runner], memory: Memory
+    setting: Setting,
+    state: State,
+    plan: Plan,
+    before: Params,
+    models: Params,
+    runners: Sequence[Runner],
+    memory: Memory,
 ) -> tuple[Params, Ints | None, Memory]:
-    """Let the procedure see the merged round: the models, everybody's slot and the procedure's memory after it."""
+    """Let the procedure see the merged round: the models, everybody's slot and the procedure's
+    memory after it.
+    """
     rule, home = setting.method.procedure, state.home if plan.home is None else plan.home
     if not isinstance(rule.function, Stateful) or rule.function.after is None:
         return models, home, memory
@@ -79,16 +112,30 @@ def look_after(
     models, home, memory = rule.function.after(memory, seen, **rule.options)
     models = np.asarray(models, np.float32)
     size = setting.description.population.size
-    if home is not None and (len(home) != size or min(home, default=0) < 0 or max(home, default=0) >= len(models)):
-        raise RunError(f"procedure {rule.name}", "left a client without a model", "Return one slot number per client")
+    if home is not None and (
+        len(home) != size or min(home, default=0) < 0 or max(home, default=0) >= len(models)
+    ):
+        raise RunError(
+            f"procedure {rule.name}",
+            "left a client without a model",
+            "Return one slot number per client",
+        )
     return models, home, memory
 
 
 def aftermath_of(
-    setting: Setting, round: int, plan: Plan, before: Params, models: Params, runners: Sequence[Runner], home: Ints | None
+    setting: Setting,
+    round: int,
+    plan: Plan,
+    before: Params,
+    models: Params,
+    runners: Sequence[Runner],
+    home: Ints | None,
 ) -> Aftermath:
     """The usable replies of a round as a procedure wants them."""
-    replies = [(chain.slot, r, c) for chain, r in zip(plan.chains, runners, strict=True) for c in r.loss]
+    replies = [
+        (chain.slot, r, c) for chain, r in zip(plan.chains, runners, strict=True) for c in r.loss
+    ]
     layout, empty = setting.description.layout, models[:0]
     try:
         head = tuple(head_slices(layout, setting.description.num_classes))
@@ -112,7 +159,8 @@ def aftermath_of(
 
 
 def rehome(setting: Setting, state: State) -> State:
-    """Every client moves to the slot with the lowest loss on its training data, ties to the first; never on test data.
+    """Every client moves to the slot with the lowest loss on its training data, ties to the first;
+    never on test data.
 
     A client without training examples, or whose losses make no sense, stays where it is.
     """

@@ -1,7 +1,9 @@
-"""Measure: how skewed is a federation, who groups with whom, and what would each paper's rule do with it?
+"""Measure: how skewed is a federation, who groups with whom, and what would each paper's rule do
+with it?
 
-``read_counts`` reads a file, ``counts_of_data`` and ``counts_of_run`` divide a dataset; ``measure`` computes every figure and
-grouping; ``verdict`` puts them into words; ``privacy_table`` says what noise on the counts would spoil.
+``read_counts`` reads a file, ``counts_of_data`` and ``counts_of_run`` divide a dataset; ``measure``
+computes every figure and grouping; ``verdict`` puts them into words; ``privacy_table`` says what
+noise on the counts would spoil.
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ NAMED = 5  # this many names are spelled out in a message
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """How many examples of each label each client has. Clients without any stay in the table and out of every figure."""
+    """How many examples of each label each client has. Clients without any stay in the table and
+    out of every figure.
+    """
 
     table: Ints  # (K, C)
     clients: Sequence[str]  # (K,)
@@ -41,7 +43,8 @@ class Counts:
 
 
 def check_numbers(values: NDArray[Any], where: str, name_of: Callable[[int], str]) -> Ints:
-    """Whole numbers of at least 0 as int64, or an error; ``name_of(i)`` says whose the i-th number is.
+    """Whole numbers of at least 0 as int64, or an error; ``name_of(i)`` says whose the i-th number
+    is.
 
     >>> check_numbers(np.array([3.0, 1.5]), "a.csv", lambda i: f"client {i}")
     Traceback (most recent call last):
@@ -72,14 +75,18 @@ def settle(counts: Counts) -> Counts:
     """
     held = counts.table.sum(axis=0) > 0
     if not held.any():
-        raise SignalError(counts.source, "every count is 0", "Give at least one client with examples")
+        raise SignalError(
+            counts.source, "every count is 0", "Give at least one client with examples"
+        )
     notes = [*counts.notes]
     if not held.all():
         gone = [counts.labels[i] for i in np.flatnonzero(~held).tolist()]
         notes.append(f"{plural(len(gone), 'label')} without examples left out: {listed(gone)}")
     if len(counts.empty):
         names = [counts.clients[i] for i in counts.empty[:NAMED].tolist()]
-        notes.append(f"{plural(len(counts.empty), 'client')} without examples left out: {listed(names, len(counts.empty))}")
+        notes.append(
+            f"{plural(len(counts.empty), 'client')} without examples left out: {listed(names, len(counts.empty))}"
+        )
     labels = tuple(label for label, kept in zip(counts.labels, held.tolist(), strict=True) if kept)
     return replace(counts, table=counts.table[:, held], labels=labels, notes=tuple(notes))
 

@@ -1,6 +1,8 @@
-"""Open a table of label counts: CSV (also ``;``, tab or ``|`` between the columns, also gzipped) or Parquet.
+"""Open a table of label counts: CSV (also ``;``, tab or ``|`` between the columns, also gzipped) or
+Parquet.
 
-Client and label names are kept as they are written: ``007`` stays ``007``. Nothing is guessed from the file's name.
+Client and label names are kept as they are written: ``007`` stays ``007``. Nothing is guessed from
+the file's name.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ Decide: TypeAlias = Callable[[Sequence[str]], Layout]
 
 
 def read_table(path: Path, decide: Decide) -> tuple[Any, Layout]:
-    """A pyarrow table with the columns that are needed; ``decide`` says from their names what each one is."""
+    """A pyarrow table with the columns that are needed; ``decide`` says from their names what
+    each one is.
+    """
     _check_file(path)
     return _read_parquet(path, decide) if _magic(path) == b"PAR1" else _read_csv(path, decide)
 
@@ -53,7 +57,9 @@ def arrow(path: Path) -> Any:
         import pyarrow.csv
         import pyarrow.parquet
     except ImportError as error:
-        raise DataError(str(path), "pyarrow is not installed", "pip install 'fedskew[tables]'") from error
+        raise DataError(
+            str(path), "pyarrow is not installed", "pip install 'fedskew[tables]'"
+        ) from error
     return pyarrow
 
 
@@ -68,7 +74,9 @@ def _read_csv(path: Path, decide: Decide) -> tuple[Any, Layout]:
             table = pa.csv.read_csv(
                 stream,
                 parse_options=pa.csv.ParseOptions(delimiter=delimiter),
-                convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=wanted),
+                convert_options=pa.csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()), include_columns=wanted
+                ),
             )
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _unreadable(path, error) from None
@@ -91,7 +99,10 @@ def _read_parquet(path: Path, decide: Decide) -> tuple[Any, Layout]:
     pa = arrow(path)
     try:
         file = pa.parquet.ParquetFile(path)
-        columns = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]  # pandas' row numbers
+        # pandas' row numbers
+        columns = [
+            name for name in file.schema_arrow.names if not name.startswith("__index_level_")
+        ]
         layout = decide(columns)
         return file.read(columns=[name for name in columns if name not in layout.ignored]), layout
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -100,6 +111,8 @@ def _read_parquet(path: Path, decide: Decide) -> tuple[Any, Layout]:
 
 def _unreadable(path: Path, error: Exception) -> DataError:
     if isinstance(error, UnicodeDecodeError):
-        return DataError(str(path), "is not text in UTF-8, nor a Parquet file", "Save it as CSV in UTF-8")
+        return DataError(
+            str(path), "is not text in UTF-8, nor a Parquet file", "Save it as CSV in UTF-8"
+        )
     first = printable(str(error).strip().split("\n")[0], 120)
     return DataError(str(path), f"cannot be read as a table: {first}", "Check the file")

@@ -1,4 +1,5 @@
-"""Who groups with whom, by each paper's own distance and clustering, and by the pair the user asks for.
+"""Who groups with whom, by each paper's own distance and clustering, and by the pair the user asks
+for.
 
 ========================  =========  =========  ======================================================
 paper                     distance   cluster    what the number of groups is for
@@ -8,7 +9,8 @@ paper                     distance   cluster    what the number of groups is for
 002 similarity study      euclidean  kmedoids   c, one client of each group trains in a round
 ========================  =========  =========  ======================================================
 
-The similarity study compares nine distances; Euclidean is taken because it scales to any number of clients.
+The similarity study compares nine distances; Euclidean is taken because it scales to any number of
+clients.
 """
 
 from __future__ import annotations
@@ -64,16 +66,22 @@ class Grouping:
     def how(self) -> str:
         """Distance and clustering that were really used."""
         return (
-            self.rule.how if self.fallback is None else f"{self.fallback} on {self.rule.distance} (no {self.rule.clustering})"
+            self.rule.how
+            if self.fallback is None
+            else f"{self.fallback} on {self.rule.distance} (no {self.rule.clustering})"
         )
 
     @property
     def at_edge(self) -> bool:
-        """Whether the number of groups is the largest one that was tried, though more would have been possible."""
+        """Whether the number of groups is the largest one that was tried, though more would have
+        been possible.
+        """
         curve = self.clustering.details.get("curve")
         if curve is None or "noise_fractions" in curve:
             return False
-        return bool(self.clustering.k == max(curve["counts"]) < self.clustering.details["num_known"] - 1)
+        return bool(
+            self.clustering.k == max(curve["counts"]) < self.clustering.details["num_known"] - 1
+        )
 
     @property
     def fallback(self) -> str | None:
@@ -82,8 +90,11 @@ class Grouping:
         return None if used is None else str(used)
 
 
-def rules_for(distance: str | None = None, clustering: str | None = None) -> tuple[tuple[Rule, ...], int]:
-    """(the papers' rules and the user's pair if it is none of them, the position of the user's pair).
+def rules_for(
+    distance: str | None = None, clustering: str | None = None
+) -> tuple[tuple[Rule, ...], int]:
+    """(the papers' rules and the user's pair if it is none of them, the position of the user's
+    pair).
 
     >>> rules_for("hellinger", "optics")[1], rules_for("tv", "dbscan")[0][3].how
     (1, 'dbscan on tv')
@@ -95,15 +106,23 @@ def rules_for(distance: str | None = None, clustering: str | None = None) -> tup
     return (*PAPER_RULES, Rule("chosen", "your choice", distance, clustering)), len(PAPER_RULES)
 
 
-def group(signal: Signal, rule: Rule, seed: int, options: Mapping[str, Mapping[str, Any]] | None = None) -> Grouping:
-    """Group the clients of a signal. ``options`` may hold a table for "distance" and one for "clustering".
+def group(
+    signal: Signal, rule: Rule, seed: int, options: Mapping[str, Mapping[str, Any]] | None = None
+) -> Grouping:
+    """Group the clients of a signal. ``options`` may hold a table for "distance" and one for
+    "clustering".
 
-    The random stream is that of a run with the same seed, so ``measure`` and ``run`` find the same groups.
+    The random stream is that of a run with the same seed, so ``measure`` and ``run`` find the same
+    groups.
     """
     given = options or {}
     start = time.perf_counter()
     measure_distance, cluster = find("distance", rule.distance), find("clustering", rule.clustering)
-    near = check_options("distance", stage_options("distance", measure_distance), given.get("distance", {}))
-    how = check_options("clustering", stage_options("clustering", cluster), given.get("clustering", {}))
+    near = check_options(
+        "distance", stage_options("distance", measure_distance), given.get("distance", {})
+    )
+    how = check_options(
+        "clustering", stage_options("clustering", cluster), given.get("clustering", {})
+    )
     found = cluster(measure_distance(signal, **near), stream(seed, "cluster"), **how)
     return Grouping(rule, found, time.perf_counter() - start)

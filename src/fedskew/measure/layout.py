@@ -1,7 +1,8 @@
-"""Which columns hold what: long (client, label, count; a row per pair) or wide (client, then one column per label).
+"""Which columns hold what: long (client, label, count; a row per pair) or wide (client, then one
+column per label).
 
-A table whose columns could be either, or nearly carry the expected names, is refused with the nearest spelling: a misspelt
-``lable`` column must not become a class.
+A table whose columns could be either, or nearly carry the expected names, is refused with the
+nearest spelling: a misspelt ``lable`` column must not become a class.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ lable (or --format wide).
     """
     _check_header(columns, where)
     found = {
-        role: _find(columns, where, role, given) for role, given in (("client", client), ("label", label), ("count", count))
+        role: _find(columns, where, role, given)
+        for role, given in (("client", client), ("label", label), ("count", count))
     }
     if form == "auto":
         form = _guess(columns, where, found, asked=label is not None or count is not None)
@@ -82,7 +84,9 @@ lable (or --format wide).
         raise _missing(columns, where, "client")
     labels = tuple(name for name in columns if name != found["client"])
     if not labels:
-        raise DataError(where, "there are no label columns beside the client", "Give one column per label")
+        raise DataError(
+            where, "there are no label columns beside the client", "Give one column per label"
+        )
     return Layout("wide", found["client"], labels=labels)
 
 
@@ -101,17 +105,26 @@ def _find(columns: Sequence[str], where: str, role: str, given: str | None) -> s
             return given
         if role == "client" and given == NO_CLIENT:
             return None
-        raise DataError(where, f"no column is called '{printable(given)}'", did_you_mean(given, columns))
+        raise DataError(
+            where, f"no column is called '{printable(given)}'", did_you_mean(given, columns)
+        )
     plain = {name.strip().lower(): name for name in reversed(columns)}
     return next((plain[name] for name in NAMES[role] if name in plain), None)
 
 
-def _guess(columns: Sequence[str], where: str, found: dict[str, str | None], *, asked: bool) -> Literal["long", "wide"]:
+def _guess(
+    columns: Sequence[str], where: str, found: dict[str, str | None], *, asked: bool
+) -> Literal["long", "wide"]:
     """Long if a label and a count column are there; wide if there is no trace of either."""
     if found["label"] is not None and found["count"] is not None:
         return "long"
     if asked or found["label"] is not None or found["count"] is not None:
-        raise _missing(columns, where, "count" if found["label"] is not None else "label", also=" (or --format wide)")
+        raise _missing(
+            columns,
+            where,
+            "count" if found["label"] is not None else "label",
+            also=" (or --format wide)",
+        )
     near = [role for role in ("label", "count") if _near(columns, role)]
     if len(near) == 2 or (near and len(columns) <= 3):
         raise _missing(columns, where, near[0], also=" (or --format wide)")
@@ -126,10 +139,14 @@ def _near(columns: Sequence[str], role: str) -> str | None:
 
 
 def _missing(columns: Sequence[str], where: str, role: str, also: str = "") -> DataError:
-    shown = ", ".join(printable(name) for name in columns[:8]) + (" ..." if len(columns) > 8 else "")
+    shown = ", ".join(printable(name) for name in columns[:8]) + (
+        " ..." if len(columns) > 8 else ""
+    )
     near = _near(columns, role)
     option = f"--{role}-column {printable(near) if near else 'NAME'}"
-    remedy = f"Is it '{printable(near)}'? Say {option}{also}" if near else f"Name it with {option}{also}"
+    remedy = (
+        f"Is it '{printable(near)}'? Say {option}{also}" if near else f"Name it with {option}{also}"
+    )
     if role == "client" and not near:
         remedy += f", or --client-column {NO_CLIENT} if rows have no names"
     return DataError(where, f"there is no {role} column among {shown}", remedy)

@@ -28,10 +28,12 @@ class Measurement:
     counts: Counts
     figures: SkewFigures  # of the counts themselves
     signal: Signal  # what the rules look at
-    seen: SkewFigures  # the figures of that signal: the same object as ``figures`` unless it is private
+    # the figures of that signal: the same object as ``figures`` unless it is private
+    seen: SkewFigures
     hd_ceiling: float  # HD if every client had one class, for this many clients and classes
     jsd_ceiling: float
-    hd_chance: float  # HD if the same examples had been dealt at random to clients of the same sizes
+    # HD if the same examples had been dealt at random to clients of the same sizes
+    hd_chance: float
     omega_threshold: float  # AFLS: sequential from here on
     omega_classes: int  # the threshold is omega of clients with this many classes
     groupings: tuple[Grouping, ...]
@@ -74,10 +76,12 @@ def measure(
     eps: float = 1e-6,
     on_step: Callable[[str], None] = lambda text: None,
 ) -> Measurement:
-    """Measure a federation. ``options``: tables "signal", "distance", "clustering" as in a recipe, for the chosen stages.
+    """Measure a federation. ``options``: tables "signal", "distance", "clustering" as in a recipe,
+    for the chosen stages.
 
-    ``distance`` and ``clustering`` choose the grouping that sorts the figures; without either it is FedLECC's, or another one
-    if that has too many clusters to be drawn. ``on_step`` is told what comes next, once per step.
+    ``distance`` and ``clustering`` choose the grouping that sorts the figures; without either it is
+    FedLECC's, or another one if that has too many clusters to be drawn. ``on_step`` is told what
+    comes next, once per step.
 
     >>> pairs = np.kron(np.eye(5, dtype=int), [[9, 9], [9, 9]])
     >>> found = measure(Counts(pairs, list("abcdefghij"), list("0123456789")))
@@ -117,7 +121,9 @@ def measure(
 
 
 def drawable(groupings: Sequence[Grouping], first: int) -> int:
-    """The position of the first grouping if its clusters can be told apart in a figure, else of the best one that can."""
+    """The position of the first grouping if its clusters can be told apart in a figure, else of
+    the best one that can.
+    """
     readable = [i for i, found in enumerate(groupings) if 2 <= found.clustering.k <= MOST_DRAWN]
     if first in readable or not readable:
         return first
@@ -132,12 +138,16 @@ def num_steps(distance: str | None, clustering: str | None) -> int:
 def signal_of(counts: Counts, use: str, options: Mapping[str, Any]) -> Signal:
     """The signal of this name, from counts."""
     source = find("signal", use)
-    found: Signal = source(counts.table, **check_options("signal", stage_options("signal", source), options))
+    found: Signal = source(
+        counts.table, **check_options("signal", stage_options("signal", source), options)
+    )
     return found
 
 
 def seen_counts(signal: Signal) -> Floats:
-    """Counts as the server reconstructs them; a client of whom nothing is left but noise counts as one example."""
+    """Counts as the server reconstructs them; a client of whom nothing is left but noise counts
+    as one example.
+    """
     sizes = np.where(signal.num_examples > 0, signal.num_examples, 1.0)
     table: Floats = signal.rows * sizes[:, None]
     return table

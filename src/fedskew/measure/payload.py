@@ -1,4 +1,6 @@
-"""Measurements as plain values for JSON: numbers, texts, lists; what is not defined is null, never NaN."""
+"""Measurements as plain values for JSON: numbers, texts, lists; what is not defined is null,
+never NaN.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,11 @@ def measurement_payload(found: Measurement) -> dict[str, Any]:
             },
             "groupings": {grouping.rule.key: _grouping(grouping) for grouping in found.groupings},
             "chosen": found.chosen_grouping.rule.key,
-            "labels": {"name": found.counts.labels, "examples": found.counts.table.sum(axis=0), "psi": figures.psi_per_class},
+            "labels": {
+                "name": found.counts.labels,
+                "examples": found.counts.table.sum(axis=0),
+                "psi": figures.psi_per_class,
+            },
             "clients": _clients(found),
             "empty_clients": [found.counts.clients[i] for i in figures.empty_clients],
             "verdict": verdict(found),
@@ -95,7 +101,9 @@ def _clients(found: Measurement) -> dict[str, Any]:
         "classes": found.figures.classes_per_client,
         "psi": found.figures.psi_per_client,
     }
-    return columns | {f"{grouping.rule.key}_cluster": grouping.clustering.labels for grouping in found.groupings}
+    return columns | {
+        f"{grouping.rule.key}_cluster": grouping.clustering.labels for grouping in found.groupings
+    }
 
 
 def plain(value: Any) -> Any:

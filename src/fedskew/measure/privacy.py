@@ -1,10 +1,13 @@
-"""What noise on the label counts spoils: for each epsilon, how wrong the label mixes get and how many groups survive.
+"""What noise on the label counts spoils: for each epsilon, how wrong the label mixes get and how
+many groups survive.
 
-Every row repeats the release (:mod:`fedskew.signal.private`) and compares with the exact counts: total variation, presence of
-classes (METHODS 8.4), and the adjusted Rand index of each rule's groups with those it finds on the exact counts. The last row
-has no noise but other random draws in the clustering: an agreement below 1 there is not the noise's doing.
+Every row repeats the release (:mod:`fedskew.signal.private`) and compares with the exact counts:
+total variation, presence of classes (METHODS 8.4), and the adjusted Rand index of each rule's
+groups with those it finds on the exact counts. The last row has no noise but other random draws in
+the clustering: an agreement below 1 there is not the noise's doing.
 
-The noise comes from the operating system and cannot be seeded, so two tables differ by chance; the spread is printed.
+The noise comes from the operating system and cannot be seeded, so two tables differ by chance; the
+spread is printed.
 """
 
 from __future__ import annotations
@@ -72,9 +75,13 @@ def privacy_table(
     seed: int = 0,
     on_step: Callable[[str], None] = lambda text: None,
 ) -> PrivacyTable:
-    """The table. ``options`` as in :func:`fedskew.measure.measure`; ``epsilon`` in [signal] is ignored."""
+    """The table. ``options`` as in :func:`fedskew.measure.measure`; ``epsilon`` in [signal] is
+    ignored.
+    """
     if repeats < 1 or not epsilons:
-        raise RecipeError("privacy", "nothing to repeat", "Give at least one epsilon and one repeat")
+        raise RecipeError(
+            "privacy", "nothing to repeat", "Give at least one epsilon and one repeat"
+        )
     given = options or {}
     noise = {"mechanism": "geometric", "neighbours": "add_remove"} | {
         key: value for key, value in given.get("signal", {}).items() if key != "epsilon"
@@ -82,8 +89,14 @@ def privacy_table(
     rules, chosen = rules_for(distance, clustering)
 
     def groups(signal: Signal, seed: int) -> dict[str, Ints]:
-        found = [group(signal, rule, seed, given if i == chosen else None) for i, rule in enumerate(rules)]
-        return {rule.key: grouping.clustering.labels for rule, grouping in zip(rules, found, strict=True)}
+        found = [
+            group(signal, rule, seed, given if i == chosen else None)
+            for i, rule in enumerate(rules)
+        ]
+        return {
+            rule.key: grouping.clustering.labels
+            for rule, grouping in zip(rules, found, strict=True)
+        }
 
     on_step("exact counts")
     exact = signal_of(counts, "histogram", {})
@@ -93,10 +106,23 @@ def privacy_table(
         samples = []
         for repeat in range(repeats):
             on_step("no noise" if epsilon is None else f"epsilon {epsilon:g}, repeat {repeat + 1}")
-            signal = exact if epsilon is None else signal_of(counts, "private", {**noise, "epsilon": float(epsilon)})
-            samples.append(_compare(exact, truth, signal, groups(signal, seed + repeat + 1 if epsilon is None else seed)))
+            signal = (
+                exact
+                if epsilon is None
+                else signal_of(counts, "private", {**noise, "epsilon": float(epsilon)})
+            )
+            samples.append(
+                _compare(
+                    exact,
+                    truth,
+                    signal,
+                    groups(signal, seed + repeat + 1 if epsilon is None else seed),
+                )
+            )
         rows.append(_summarise(epsilon, samples, rules))
-    return PrivacyTable(counts, rules, tuple(rows), repeats, str(noise["mechanism"]), str(noise["neighbours"]))
+    return PrivacyTable(
+        counts, rules, tuple(rows), repeats, str(noise["mechanism"]), str(noise["neighbours"])
+    )
 
 
 def num_steps(num_epsilons: int, repeats: int) -> int:
@@ -104,7 +130,9 @@ def num_steps(num_epsilons: int, repeats: int) -> int:
     return 1 + (num_epsilons + 1) * repeats
 
 
-def _compare(exact: Signal, truth: Mapping[str, Ints], signal: Signal, found: Mapping[str, Ints]) -> dict[str, Any]:
+def _compare(
+    exact: Signal, truth: Mapping[str, Ints], signal: Signal, found: Mapping[str, Ints]
+) -> dict[str, Any]:
     known = exact.known
     quality = estimation_quality(exact.rows[known], signal.rows[known], exact.num_examples[known])
     return {
@@ -118,13 +146,17 @@ def _compare(exact: Signal, truth: Mapping[str, Ints], signal: Signal, found: Ma
     }
 
 
-def _summarise(epsilon: float | None, samples: Sequence[Mapping[str, Any]], rules: Sequence[Rule]) -> NoiseRow:
+def _summarise(
+    epsilon: float | None, samples: Sequence[Mapping[str, Any]], rules: Sequence[Rule]
+) -> NoiseRow:
     plain = ("total_variation", "presence_precision", "presence_recall", "false_mass", "hd")
     return NoiseRow(
         epsilon,
         **{name: _spread([sample[name] for sample in samples]) for name in plain},
         ari={rule.key: _spread([sample["ari"][rule.key] for sample in samples]) for rule in rules},
-        groups={rule.key: _spread([sample["groups"][rule.key] for sample in samples]) for rule in rules},
+        groups={
+            rule.key: _spread([sample["groups"][rule.key] for sample in samples]) for rule in rules
+        },
     )
 
 

@@ -1,7 +1,8 @@
 """Label counts of a dataset that is divided among clients, or of a run that was made.
 
-A dataset counts as a whole: all its training examples, before any are set aside to test clients (``client_test = "none"``).
-A run folder counts what its clients trained on, after their test examples were set aside, as its recipe says.
+A dataset counts as a whole: all its training examples, before any are set aside to test clients
+(``client_test = "none"``). A run folder counts what its clients trained on, after their test
+examples were set aside, as its recipe says.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from fedskew.records import CLIENTS, RECIPE, RUN
 Progress = Callable[[int | None, int | None, str], None]
 
 
-def counts_of_data(resolved: Mapping[str, Any], *, seed: int = 0, progress: Progress | None = None) -> Counts:
+def counts_of_data(
+    resolved: Mapping[str, Any], *, seed: int = 0, progress: Progress | None = None
+) -> Counts:
     """Counts of the dataset, partition and number of clients that a resolved recipe names.
 
     >>> counts = counts_of_data(resolve({"data": {"clients": 4, "client_test": "none"}}))
@@ -39,16 +42,24 @@ def counts_of_data(resolved: Mapping[str, Any], *, seed: int = 0, progress: Prog
 
 
 def counts_of_run(folder: str | Path, *, progress: Progress | None = None) -> tuple[Counts, int]:
-    """(counts of the clients of a run, its seed): dealt again from its recipe, and checked against what it recorded."""
+    """(counts of the clients of a run, its seed): dealt again from its recipe, and checked
+    against what it recorded.
+    """
     folder = Path(folder)
     try:
         facts = json.loads((folder / RUN).read_text(encoding="utf8"))
         seed = int(facts["seed"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise RunFolderError(str(folder), f"is not a run folder: no readable {RUN}", "Give the folder a run wrote") from None
+        raise RunFolderError(
+            str(folder), f"is not a run folder: no readable {RUN}", "Give the folder a run wrote"
+        ) from None
     resolved = resolve(load(folder / RECIPE))
     if resolved["data"]["use"] == "custom":
-        raise RunFolderError(str(folder), "trained on data of your own, which it does not keep", "Give a file of label counts")
+        raise RunFolderError(
+            str(folder),
+            "trained on data of your own, which it does not keep",
+            "Give a file of label counts",
+        )
     shards = _shards(resolved, seed, progress)
     _check_same_clients(folder, facts, shards)
     source = f"run {folder}: {describe(resolved, shards, seed)}"
@@ -64,11 +75,15 @@ def describe(resolved: Mapping[str, Any], shards: Shards, seed: int) -> str:
         if key in telling
     )
     partition = resolved["partition"]["use"] + (f" ({inside})" if inside else "")
-    return f"{resolved['data']['use']}, {partition}, {plural(shards.clients, 'client')}, seed {seed}"
+    return (
+        f"{resolved['data']['use']}, {partition}, {plural(shards.clients, 'client')}, seed {seed}"
+    )
 
 
 def _shards(resolved: Mapping[str, Any], seed: int, progress: Progress | None) -> Shards:
-    dataset = datasets.load(resolved["data"]["use"], folder=resolved["data"]["folder"] or None, progress=progress)
+    dataset = datasets.load(
+        resolved["data"]["use"], folder=resolved["data"]["folder"] or None, progress=progress
+    )
     return shards_of(resolved, dataset, seed)
 
 
@@ -91,7 +106,8 @@ def _check_same_clients(folder: Path, facts: Mapping[str, Any], shards: Shards) 
     same = (
         np.array_equal(recorded, shards.train.sizes)
         if recorded is not None
-        else (partition.get("min_size"), partition.get("max_size")) == (report.min_size, report.max_size)
+        else (partition.get("min_size"), partition.get("max_size"))
+        == (report.min_size, report.max_size)
     )
     if not same:
         what = "its clients are not those of its recipe (it was given a split of its own, or the data changed)"

@@ -1,4 +1,6 @@
-"""Label counts from the rows of a file, long or wide. Ten million rows take seconds: everything is done column by column."""
+"""Label counts from the rows of a file, long or wide. Ten million rows take seconds: everything
+is done column by column.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def _long(table: Any, layout: Layout, path: Path) -> Counts:
     labels, own_label = _names(table.column(layout.label), path, "label")
     _check_cells(len(clients), len(labels), path)
     values = _numbers(table.column(layout.count), path, layout.count or "")
-    counts = check_numbers(values, str(path), lambda row: _pair(clients[own_client[row]], labels[own_label[row]]))
+    counts = check_numbers(
+        values, str(path), lambda row: _pair(clients[own_client[row]], labels[own_label[row]])
+    )
     cells = own_client * len(labels) + own_label
     flat = np.zeros(len(clients) * len(labels), np.int64)
     np.add.at(flat, cells, counts)
@@ -55,7 +59,9 @@ def _long(table: Any, layout: Layout, path: Path) -> Counts:
     notes = []
     if repeated:
         verbs = ("repeats", "its count is") if repeated == 1 else ("repeat", "their counts are")
-        notes.append(f"{plural(repeated, 'row')} {verbs[0]} a (client, label) pair: {verbs[1]} added")
+        notes.append(
+            f"{plural(repeated, 'row')} {verbs[0]} a (client, label) pair: {verbs[1]} added"
+        )
     if layout.ignored:
         notes.append(f"{plural(len(layout.ignored), 'column')} not read: {listed(layout.ignored)}")
     square = flat.reshape(len(clients), len(labels))[:, order]
@@ -71,9 +77,16 @@ def _wide(table: Any, layout: Layout, path: Path) -> Counts:
         square[:, position] = check_numbers(values, str(path), _namer(clients, name))
     labels, notes = [name.strip() for name in layout.labels], []
     for position, name in enumerate(labels):
-        if name.lower() in SUM_NAMES and len(labels) > 2 and (2 * square[:, position] == square.sum(axis=1)).all():
+        if (
+            name.lower() in SUM_NAMES
+            and len(labels) > 2
+            and (2 * square[:, position] == square.sum(axis=1)).all()
+        ):
             notes.append(f"column '{printable(name)}' is the sum of the others: left out")
-            square, labels = np.delete(square, position, axis=1), labels[:position] + labels[position + 1 :]
+            square, labels = (
+                np.delete(square, position, axis=1),
+                labels[:position] + labels[position + 1 :],
+            )
             break
     return Counts(square, clients, labels, f"{path} (wide)", tuple(notes))
 
@@ -84,33 +97,52 @@ def _row_names(table: Any, layout: Layout, path: Path) -> Sequence[str]:
     names, own = _names(table.column(layout.client), path, "client")
     if len(names) < table.num_rows:
         twice = names[int((np.bincount(own) > 1).argmax())]
-        raise SignalError(str(path), f"client '{printable(twice)}' has several rows", "Add them up, or give one row per client")
+        raise SignalError(
+            str(path),
+            f"client '{printable(twice)}' has several rows",
+            "Add them up, or give one row per client",
+        )
     return names
 
 
 def _names(column: Any, path: Path, role: str) -> tuple[list[str], Ints]:
     """(distinct names in order of appearance, which of them each row has)."""
     pa = arrow(path)
-    # In one piece before it is coded: with a dictionary per piece, 7 million rows of CSV take 45 s, not 10 s.
+    # In one piece before it is coded: with a dictionary per piece, 7 million rows of CSV take 45 s,
+    # not 10 s.
     text = pa.compute.utf8_trim_whitespace(column.cast(pa.large_string()).combine_chunks())
-    absent = pa.compute.or_kleene(pa.compute.is_null(text), pa.compute.equal(text, "")).fill_null(True)
+    absent = pa.compute.or_kleene(pa.compute.is_null(text), pa.compute.equal(text, "")).fill_null(
+        True
+    )
     first = pa.compute.index(absent, True).as_py()
     if first >= 0:
-        raise SignalError(str(path), f"row {first + 1:,} has no {role}", "Give every row one, or remove the row")
+        raise SignalError(
+            str(path), f"row {first + 1:,} has no {role}", "Give every row one, or remove the row"
+        )
     coded = text.dictionary_encode()
-    return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False).astype(
+        np.int64
+    )
 
 
 def _numbers(column: Any, path: Path, name: str) -> NDArray[Any]:
-    """A column as numbers, missing ones as NaN; text is refused with the first value that is none."""
+    """A column as numbers, missing ones as NaN; text is refused with the first value that is
+    none.
+    """
     pa = arrow(path)
     kinds = pa.types
-    if not (kinds.is_integer(column.type) or kinds.is_floating(column.type) or kinds.is_null(column.type)):
+    if not (
+        kinds.is_integer(column.type)
+        or kinds.is_floating(column.type)
+        or kinds.is_null(column.type)
+    ):
         if kinds.is_decimal(column.type):
             column = column.cast(pa.float64())
         else:
             raise SignalError(
-                str(path), f"column '{printable(name)}' holds {_not_a_number(column)}", "Counts are whole numbers"
+                str(path),
+                f"column '{printable(name)}' holds {_not_a_number(column)}",
+                "Counts are whole numbers",
             )
     if column.null_count:
         column = column.cast(pa.float64()).fill_null(float("nan"))

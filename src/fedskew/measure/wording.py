@@ -1,8 +1,10 @@
-"""The figures in plain words: how skewed this federation is, and what each paper's rule would do with it.
+"""The figures in plain words: how skewed this federation is, and what each paper's rule would do
+with it.
 
-The word for the skew comes from where HD lies between dealing at random (0 %) and one class per client (100 %, the ceiling of
-METHODS 1.7 for this many clients and classes). MNIST, 100 clients, label-Dirichlet: alpha = 50 gives 2 %, 0.7 gives 61 %,
-0.3 gives 74 %, 0.1 gives 90 %, 0.055 gives 94 %. Without the chance value clients of six examples would all look skewed.
+The word for the skew comes from where HD lies between dealing at random (0 %) and one class per
+client (100 %, the ceiling of METHODS 1.7 for this many clients and classes). MNIST, 100 clients,
+label-Dirichlet: alpha = 50 gives 2 %, 0.7 gives 61 %, 0.3 gives 74 %, 0.1 gives 90 %, 0.055 gives
+94 %. Without the chance value clients of six examples would all look skewed.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from fedskew.measure.counts import plural
 from fedskew.measure.groups import Grouping
 from fedskew.measure.measurement import Measurement
 
-SKEW_WORDS: tuple[tuple[float, str], ...] = (  # share of the way from chance to ceiling below this: the word
+# share of the way from chance to ceiling below this: the word
+SKEW_WORDS: tuple[tuple[float, str], ...] = (
     (0.10, "hardly skewed"),
     (0.40, "mildly skewed"),
     (0.70, "moderately skewed"),
@@ -19,7 +22,8 @@ SKEW_WORDS: tuple[tuple[float, str], ...] = (  # share of the way from chance to
     (float("inf"), "extremely skewed"),
 )
 LEAST_ROOM = 0.02  # between chance and ceiling; below, clients are too small to show skew
-GROUP_WORDS: tuple[tuple[float, str], ...] = (  # silhouette below this; the bands of Kaufman & Rousseeuw 1990
+# silhouette below this; the bands of Kaufman & Rousseeuw 1990
+GROUP_WORDS: tuple[tuple[float, str], ...] = (
     (0.25, "no real groups"),
     (0.50, "weak groups"),
     (0.70, "reasonable groups"),
@@ -33,7 +37,9 @@ def thresholds_text() -> str:
     >>> thresholds_text()
     'HD between chance and ceiling: below 10 % hardly, 40 % mildly, 70 % moderately, 90 % strongly, above extremely skewed'
     """
-    words = [f"{100 * limit:.0f} % {word.removesuffix(' skewed')}" for limit, word in SKEW_WORDS[:-1]]
+    words = [
+        f"{100 * limit:.0f} % {word.removesuffix(' skewed')}" for limit, word in SKEW_WORDS[:-1]
+    ]
     return f"HD between chance and ceiling: below {', '.join(words)}, above {SKEW_WORDS[-1][1]}"
 
 
@@ -64,13 +70,19 @@ def group_word(silhouette: float | None) -> str:
     >>> group_word(0.18), group_word(0.99)
     ('no real groups', 'clear groups')
     """
-    return "one group" if silhouette is None else next(word for limit, word in GROUP_WORDS if silhouette < limit)
+    return (
+        "one group"
+        if silhouette is None
+        else next(word for limit, word in GROUP_WORDS if silhouette < limit)
+    )
 
 
 def verdict(found: Measurement) -> str:
     """Two sentences: how skewed, and what each paper's rule would do."""
     if found.num_active < 2:
-        return "There is one client with examples: no federation, and nothing to compare or to group."
+        return (
+            "There is one client with examples: no federation, and nothing to compare or to group."
+        )
     if found.figures.num_classes < 2:
         return "All examples have the same label: there is no label skew, and nothing to group."
     rules = (_afls(found), _clust_psi(found), _fedlecc(found), _similarity(found))
@@ -88,7 +100,11 @@ def _how_skewed(found: Measurement) -> str:
 
 def _afls(found: Measurement) -> str:
     held = plural(found.omega_classes, "class")
-    sign, does, why = (">=", "sequentially", "reaches") if found.sequential else ("<", "in parallel", "stays below")
+    sign, does, why = (
+        (">=", "sequentially", "reaches")
+        if found.sequential
+        else ("<", "in parallel", "stays below")
+    )
     return (
         f"AFLS would train {does}, because omega {why} that of clients with {held} each "
         f"({found.seen.omega:.3f} {sign} {found.omega_threshold:.3f})"
@@ -99,15 +115,21 @@ def _clust_psi(found: Measurement) -> str:
     grouping = found.grouping("clust_psi_pfl")
     if grouping.clustering.k == 1:
         return "Clust-PSI-PFL would keep one model for all (τ = 1)"
-    return (
-        f"Clust-PSI-PFL would train {grouping.clustering.k} models (τ = {grouping.clustering.k} by PSI, {_quality(grouping)})"
-    )
+    return f"Clust-PSI-PFL would train {grouping.clustering.k} models (τ = {grouping.clustering.k} by PSI, {_quality(grouping)})"
 
 
 def _fedlecc(found: Measurement) -> str:
     grouping = found.grouping("fedlecc")
-    noise = f", {grouping.num_noise:,} of {found.num_active:,} clients being noise" if grouping.num_noise else ""
-    how = "OPTICS" if grouping.fallback is None else f"{grouping.fallback}, as OPTICS found nothing acceptable"
+    noise = (
+        f", {grouping.num_noise:,} of {found.num_active:,} clients being noise"
+        if grouping.num_noise
+        else ""
+    )
+    how = (
+        "OPTICS"
+        if grouping.fallback is None
+        else f"{grouping.fallback}, as OPTICS found nothing acceptable"
+    )
     if grouping.clustering.k == 1:
         return "FedLECC would see one cluster and choose clients by loss alone (J = 1)"
     return f"FedLECC would choose from J <= {grouping.clustering.k} clusters by {how} ({_quality(grouping)}{noise})"

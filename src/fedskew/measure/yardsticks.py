@@ -1,7 +1,8 @@
 """What to hold a skew figure against: the most it can be, and what it would be by chance.
 
-HD = 0.9 sounds near 1 but the ceiling for 100 clients and 10 classes is 0.953; HD = 0.5 sounds like skew but clients of six
-examples each reach it when every example is dealt at random. METHODS 1.7 gives the ceilings; the chance value is ours.
+HD = 0.9 sounds near 1 but the ceiling for 100 clients and 10 classes is 0.953; HD = 0.5 sounds like
+skew but clients of six examples each reach it when every example is dealt at random. METHODS 1.7
+gives the ceilings; the chance value is ours.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from fedskew.signal.counts import proportions
 from fedskew.streams import stream
 from fedskew.types import Floats
 
-CHANCE_CLIENTS = 2_000  # the chance value of a small federation is the mean of several draws: about this many clients in all
+# the chance value of a small federation is the mean of several draws: about this many clients in
+# all
+CHANCE_CLIENTS = 2_000
 
 
 def one_class_each(num_clients: int, num_classes: int) -> tuple[float, float]:
-    """(HD, JSD) when every client has one class and classes have equally many clients, up to one: the ceilings.
+    """(HD, JSD) when every client has one class and classes have equally many clients, up to one:
+    the ceilings.
 
     >>> [round(value, 6) for value in one_class_each(100, 10)]
     [0.953463, 0.707107]
@@ -45,4 +49,6 @@ def hd_by_chance(counts: Counts, seed: int) -> float:
     mix: Floats = counts.table.sum(axis=0) / counts.table.sum()
     rng = stream(seed, "chance")
     draws = max(1, min(50, CHANCE_CLIENTS // len(sizes)))
-    return float(np.mean([hellinger_skew(proportions(rng.multinomial(sizes, mix))) for _ in range(draws)]))
+    return float(
+        np.mean([hellinger_skew(proportions(rng.multinomial(sizes, mix))) for _ in range(draws)])
+    )

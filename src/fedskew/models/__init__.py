@@ -1,8 +1,10 @@
-"""The models of the five papers, by name: ``build("mlp", (28, 28), 10)`` gives a ``torch.nn.Module`` that returns logits.
+"""The models of the five papers, by name: ``build("mlp", (28, 28), 10)`` gives a
+``torch.nn.Module`` that returns logits.
 
-A factory is ``factory(shape, num_classes, *, options) -> Module``; its keyword-only arguments, and ``head_init`` of
-:func:`build`, are the options of a recipe's ``[model]`` table. Start values come from torch's default generator as it stands at
-the call. Importing this package does not import torch: the factories do, when they are called.
+A factory is ``factory(shape, num_classes, *, options) -> Module``; its keyword-only arguments, and
+``head_init`` of :func:`build`, are the options of a recipe's ``[model]`` table. Start values come
+from torch's default generator as it stands at the call. Importing this package does not import
+torch: the factories do, when they are called.
 """
 
 from __future__ import annotations
@@ -13,7 +15,15 @@ from typing import Any
 
 from fedskew.errors import RecipeError, did_you_mean
 from fedskew.models.border import Factory, Module, count_features
-from fedskew.models.cnn import cnn_bacsa, cnn_cifar_bn, cnn_fmnist, cnn_lenet, cnn_mcmahan, cnn_similarity, cnn_small
+from fedskew.models.cnn import (
+    cnn_bacsa,
+    cnn_cifar_bn,
+    cnn_fmnist,
+    cnn_lenet,
+    cnn_mcmahan,
+    cnn_similarity,
+    cnn_small,
+)
 from fedskew.models.head import HeadInit, bacsa_constant, find_head, set_head
 from fedskew.models.linear import logistic
 from fedskew.models.mlp import mlp, mlp500, tiny_mlp
@@ -39,11 +49,17 @@ MODELS: dict[str, Factory] = {
 
 
 def build(
-    model: str | Factory, shape: Sequence[int], num_classes: int, *, head_init: HeadInit = "default", **options: Any
+    model: str | Factory,
+    shape: Sequence[int],
+    num_classes: int,
+    *,
+    head_init: HeadInit = "default",
+    **options: Any,
 ) -> Module:
     """A fresh model for examples of this shape, by name or from a factory of your own.
 
-    ``head_init="bacsa"`` starts the output layer at BACSA's constant (see :mod:`fedskew.models.head`), whatever the model.
+    ``head_init="bacsa"`` starts the output layer at BACSA's constant (see
+    :mod:`fedskew.models.head`), whatever the model.
 
     >>> build("mpl", (28, 28), 10)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -60,11 +76,15 @@ def build(
     return module
 
 
-def _check(factory: Factory, shape: Sequence[int], num_classes: int, options: dict[str, Any]) -> None:
+def _check(
+    factory: Factory, shape: Sequence[int], num_classes: int, options: dict[str, Any]
+) -> None:
     """The mistakes every factory would otherwise have to look for."""
     where = f"model {getattr(factory, '__name__', factory)}"
     if not shape or min(shape) < 1:
-        raise RecipeError(where, f"one example has shape {tuple(shape)}", "Every side must be at least 1")
+        raise RecipeError(
+            where, f"one example has shape {tuple(shape)}", "Every side must be at least 1"
+        )
     if num_classes < 2:
         raise RecipeError(where, f"num_classes is {num_classes}", "A classifier needs at least 2")
     known = signature(factory).parameters

@@ -1,4 +1,6 @@
-"""Layers torch does not have. Imports torch, so only the factories import this, when they are called."""
+"""Layers torch does not have. Imports torch, so only the factories import this, when they are
+called.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from torch.nn import functional
 
 
 class ChannelsLast(nn.Module):
-    """Hand the batch on with its channels innermost in memory: the same numbers, faster convolutions and pools on a CPU."""
+    """Hand the batch on with its channels innermost in memory: the same numbers, faster
+    convolutions and pools on a CPU.
+    """
 
     def forward(self, images: Tensor) -> Tensor:
         """(N, C, H, W) in, the same out."""
@@ -18,7 +22,8 @@ class ChannelsLast(nn.Module):
 class LoneBatchNorm(nn.Module):
     """Batch normalisation that lets a batch of one example pass, on the running statistics.
 
-    torch refuses such a batch while training, yet every client whose size leaves a remainder of one has it.
+    torch refuses such a batch while training, yet every client whose size leaves a remainder of one
+    has it.
     """
 
     def __init__(self, width: int) -> None:
@@ -31,13 +36,24 @@ class LoneBatchNorm(nn.Module):
             out: Tensor = self.norm(rows)
             return out
         norm = self.norm
-        return functional.batch_norm(rows, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
+        return functional.batch_norm(
+            rows, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps
+        )
 
 
 class TokenLSTM(nn.Module):
-    """Embedding, dropout, one LSTM layer, its state at the last real token, dropout, linear. Token id 0 is padding."""
+    """Embedding, dropout, one LSTM layer, its state at the last real token, dropout, linear.
+    Token id 0 is padding.
+    """
 
-    def __init__(self, embedding: nn.Embedding, units: int, num_classes: int, dropout_in: float, dropout_out: float) -> None:
+    def __init__(
+        self,
+        embedding: nn.Embedding,
+        units: int,
+        num_classes: int,
+        dropout_in: float,
+        dropout_out: float,
+    ) -> None:
         super().__init__()
         self.embedding = embedding
         self.dropout_in = nn.Dropout(dropout_in)
@@ -50,5 +66,7 @@ class TokenLSTM(nn.Module):
         states, _ = self.lstm(self.dropout_in(self.embedding(tokens)))
         places = torch.arange(tokens.shape[1], device=tokens.device)
         last = ((tokens != 0) * places).amax(1)  # right or left padding: the last id that is not 0
-        logits: Tensor = self.head(self.dropout_out(states[torch.arange(len(tokens), device=tokens.device), last]))
+        logits: Tensor = self.head(
+            self.dropout_out(states[torch.arange(len(tokens), device=tokens.device), last])
+        )
         return logits

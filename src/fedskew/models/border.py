@@ -1,7 +1,9 @@
-"""What a model factory takes and gives, and the checks every family shares. Nothing here needs torch.
+"""What a model factory takes and gives, and the checks every family shares. Nothing here needs
+torch.
 
-``shape`` is one raw example as the data package stores it: ``(H, W)`` or ``(H, W, C)`` an image, ``(d,)`` a table row,
-``(L,)`` token ids. A table row and a token row look alike, so only the recipe can tell them apart.
+``shape`` is one raw example as the data package stores it: ``(H, W)`` or ``(H, W, C)`` an image,
+``(d,)`` a table row, ``(L,)`` token ids. A table row and a token row look alike, so only the recipe
+can tell them apart.
 """
 
 from __future__ import annotations
@@ -38,9 +40,17 @@ def read_image(where: str, shape: Shape) -> tuple[int, int, int]:
     ((1, 28, 28), (3, 32, 30))
     """
     if len(shape) not in (2, 3):
-        raise RecipeError(where, f"wants images, but one example has shape {shape}", "Use an MLP, linear or text model")
+        raise RecipeError(
+            where,
+            f"wants images, but one example has shape {shape}",
+            "Use an MLP, linear or text model",
+        )
     if len(shape) == 3 and shape[2] > 4:
-        raise RecipeError(where, f"an image of shape {shape} would have {shape[2]} channels", "Store images as (H, W, C)")
+        raise RecipeError(
+            where,
+            f"an image of shape {shape} would have {shape[2]} channels",
+            "Store images as (H, W, C)",
+        )
     return (shape[2] if len(shape) == 3 else 1), shape[0], shape[1]
 
 
@@ -51,7 +61,11 @@ def read_length(where: str, shape: Shape) -> int:
     100
     """
     if len(shape) != 1:
-        raise RecipeError(where, f"wants rows of token ids, but one example has shape {shape}", "Use a CNN or MLP for images")
+        raise RecipeError(
+            where,
+            f"wants rows of token ids, but one example has shape {shape}",
+            "Use a CNN or MLP for images",
+        )
     return shape[0]
 
 
@@ -65,11 +79,14 @@ def check_sizes(where: str, **sizes: int | tuple[int, ...]) -> None:
     """
     for name, size in sizes.items():
         if min(size if isinstance(size, tuple) else (size,), default=1) < 1:
-            raise RecipeError(where, f"{name} = {size} holds a size below 1", "Use whole numbers from 1")
+            raise RecipeError(
+                where, f"{name} = {size} holds a size below 1", "Use whole numbers from 1"
+            )
 
 
 def check_memory(where: str, numbers: int, what: str) -> None:
-    """Refuse a table that training could not hold: itself, its gradient and two of an optimiser, in the machine's memory.
+    """Refuse a table that training could not hold: itself, its gradient and two of an optimiser, in
+    the machine's memory.
 
     >>> check_memory("model lstm", 10**15, "vocab x width")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -86,4 +103,6 @@ def check_rates(where: str, **rates: float | tuple[float, ...]) -> None:
     """Refuse a dropout rate outside [0, 1)."""
     for name, rate in rates.items():
         if any(not 0 <= one < 1 for one in (rate if isinstance(rate, tuple) else (rate,))):
-            raise RecipeError(where, f"{name} = {rate} holds a rate outside [0, 1)", "0 turns dropout off")
+            raise RecipeError(
+                where, f"{name} = {rate} holds a rate outside [0, 1)", "0 turns dropout off"
+            )

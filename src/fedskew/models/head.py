@@ -1,10 +1,13 @@
-"""The output layer's start values: torch's own, or BACSA's tiny constant that makes every first guess uniform.
+"""The output layer's start values: torch's own, or BACSA's tiny constant that makes every first
+guess uniform.
 
-Paper 001 (BACSA) eq 1: every weight of the last layer = sqrt(1 / (I_f · L · M)), with I_f input features, L the width before
-the last layer, M outputs; all other layers keep their usual start. With equal rows and bias 0 the softmax is uniform at the
-start, so the first update of the layer shows the client's label proportions (METHODS 8.1, 8.3).
+Paper 001 (BACSA) eq 1: every weight of the last layer = sqrt(1 / (I_f · L · M)), with I_f input
+features, L the width before the last layer, M outputs; all other layers keep their usual start.
+With equal rows and bias 0 the softmax is uniform at the start, so the first update of the layer
+shows the client's label proportions (METHODS 8.1, 8.3).
 
-Differs from the paper: the paper does not speak of the bias; here it starts at 0, or the softmax would not be uniform.
+Differs from the paper: the paper does not speak of the bias; here it starts at 0, or the softmax
+would not be uniform.
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ def find_head(model: Module) -> Linear:
 
 
 def set_head(model: Module, num_features: int, head_init: HeadInit) -> None:
-    """Overwrite the output layer's start values in place. It draws nothing, so the other layers do not depend on the choice."""
+    """Overwrite the output layer's start values in place. It draws nothing, so the other layers
+    do not depend on the choice.
+    """
     if head_init == "default":
         return
     if head_init != "bacsa":
@@ -49,6 +54,8 @@ def set_head(model: Module, num_features: int, head_init: HeadInit) -> None:
     from torch import nn
 
     head = find_head(model)
-    nn.init.constant_(head.weight, bacsa_constant(num_features, head.in_features, head.out_features))
+    nn.init.constant_(
+        head.weight, bacsa_constant(num_features, head.in_features, head.out_features)
+    )
     if head.bias is not None:
         nn.init.zeros_(head.bias)

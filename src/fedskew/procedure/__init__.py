@@ -1,6 +1,8 @@
-"""In what order the chosen clients train, and on which model: ``procedure(ids, view, rng, *, options) -> Plan``.
+"""In what order the chosen clients train, and on which model: ``procedure(ids, view, rng, *,
+options) -> Plan``.
 
-:mod:`groups` is what several procedures share: clients cut into groups, and groups made into chains.
+:mod:`groups` is what several procedures share: clients cut into groups, and groups made into
+chains.
 """
 
 from __future__ import annotations
@@ -30,5 +32,7 @@ PROCEDURES: dict[str, Callable[..., Any] | Stateful] = {
     "fedsoft": fedsoft,
     "local_only": local_only,
 }
-HANDING_ON = frozenset({"sequential", "chains", "adaptive"})  # clients train on each other's models: no SCAFFOLD, no FedDyn
-SEVERAL_MODELS = frozenset({"per_cluster", "cfl", "ifca", "fedsoft", "local_only"})  # one per group or client, no global one
+# clients train on each other's models: no SCAFFOLD, no FedDyn
+HANDING_ON = frozenset({"sequential", "chains", "adaptive"})
+# one per group or client, no global one
+SEVERAL_MODELS = frozenset({"per_cluster", "cfl", "ifca", "fedsoft", "local_only"})

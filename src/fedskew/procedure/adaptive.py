@@ -1,26 +1,31 @@
 """Train in parallel while clients are alike, one after another when they are not: AFLS.
 
-Lee, Lee: "Non-IID Degree Aware Adaptive Federated Learning Procedure Selection Scheme for Edge-Enabled IoT Network" (AFLS,
-paper 003), Algorithm 1; METHODS 6.4. omega of all clients at or above theta: sequential, from device to device; else parallel.
+Lee, Lee: "Non-IID Degree Aware Adaptive Federated Learning Procedure Selection Scheme for
+Edge-Enabled IoT Network" (AFLS, paper 003), Algorithm 1; METHODS 6.4. omega of all clients at or
+above theta: sequential, from device to device; else parallel.
 
 Not in the paper, and off unless asked for:
 
-- ``refresh``: look again every so many rounds; if the label proportions have changed, decide again. ``hysteresis``: to leave
-  what it is doing, omega must pass theta by this share, so that it does not swing to and fro.
-- ``dial``: instead of one chain or as many as clients, the largest number of chains whose omega, with groups of clients for
-  clients, stays below theta (METHODS 6.7). It looks at the clients of the round; where those change, set ``refresh`` = 1.
-- ``pilot_rounds``: decide by trying. So many rounds in parallel, then sequential if the loss they are heading for is above
-  ``required_loss``. omega is not used.
+- ``refresh``: look again every so many rounds; if the label proportions have changed, decide again.
+  ``hysteresis``: to leave what it is doing, omega must pass theta by this share, so that it does
+  not swing to and fro.
+- ``dial``: instead of one chain or as many as clients, the largest number of chains whose omega,
+  with groups of clients for clients, stays below theta (METHODS 6.7). It looks at the clients of
+  the round; where those change, set ``refresh`` = 1.
+- ``pilot_rounds``: decide by trying. So many rounds in parallel, then sequential if the loss they
+  are heading for is above ``required_loss``. omega is not used.
 
 Differs from the paper and METHODS 6.4:
 
-- The paper names neither theta nor epsilon. 8.5 with 1e-6 is what its reported behaviour allows for 10 classes (METHODS 6.4);
-  ``theta_classes`` = 2 says the same for any number of classes.
-- METHODS' pilot compares accuracies. A procedure never sees the test set, so it compares losses: the mean over the clients of a
-  round, by examples, of the loss of the model they received on their own training data (``local.report_loss`` = "start"). That
-  is the model everybody shares before they pull it apart; the loss during local training is no guide, under label skew it
-  is low wherever a client has forgotten all labels but its own.
-- Where they head for is a of a + b * rho^t, fitted by least squares (rho in 0.05..0.98, a at least 0).
+- The paper names neither theta nor epsilon. 8.5 with 1e-6 is what its reported behaviour allows for
+  10 classes (METHODS 6.4); ``theta_classes`` = 2 says the same for any number of classes.
+- METHODS' pilot compares accuracies. A procedure never sees the test set, so it compares losses:
+  the mean over the clients of a round, by examples, of the loss of the model they received on their
+  own training data (``local.report_loss`` = "start"). That is the model everybody shares before
+  they pull it apart; the loss during local training is no guide, under label skew it is low
+  wherever a client has forgotten all labels but its own.
+- Where they head for is a of a + b * rho^t, fitted by least squares (rho in 0.05..0.98, a at least
+  0).
 """
 
 from __future__ import annotations
@@ -33,7 +38,17 @@ import numpy as np
 
 from fedskew.errors import RecipeError
 from fedskew.labels.omega import omega, reaches, threshold
-from fedskew.procedure.groups import Broken, Builder, Kind, Relay, choose_count, cut, labels_of, link, predicted_omega
+from fedskew.procedure.groups import (
+    Broken,
+    Builder,
+    Kind,
+    Relay,
+    choose_count,
+    cut,
+    labels_of,
+    link,
+    predicted_omega,
+)
 from fedskew.types import Floats, Ints, Memory, Plan, Stateful, View, needs
 
 PARALLEL, SEQUENTIAL = 0, 1  # numbers of chains in memory; 0 = one per client
@@ -44,15 +59,27 @@ RATES = np.linspace(0.05, 0.98, 94)
 def wanted(options: Mapping[str, Any]) -> set[str]:
     """What the decision rests on; options that contradict each other are refused."""
     if not options["pilot_rounds"]:
-        return {"signal", "clustering"} if options["dial"] and options["groups"] == "clusters" else {"signal"}
+        return (
+            {"signal", "clustering"}
+            if options["dial"] and options["groups"] == "clusters"
+            else {"signal"}
+        )
     if options["dial"]:
-        raise RecipeError("procedure.dial", "a pilot chooses between parallel and sequential only", "Set pilot_rounds = 0")
+        raise RecipeError(
+            "procedure.dial",
+            "a pilot chooses between parallel and sequential only",
+            "Set pilot_rounds = 0",
+        )
     if options["pilot_rounds"] < FEWEST_PILOT_ROUNDS:
         what = f"{options['pilot_rounds']} rounds show no trend"
-        raise RecipeError("procedure.pilot_rounds", what, f"Give {FEWEST_PILOT_ROUNDS} or more, or 0 for no pilot")
+        raise RecipeError(
+            "procedure.pilot_rounds", what, f"Give {FEWEST_PILOT_ROUNDS} or more, or 0 for no pilot"
+        )
     if not options["required_loss"] > 0:
         what = f"{options['required_loss']} can never be reached"
-        raise RecipeError("procedure.required_loss", what, "Say which loss the pilot's rounds must head for")
+        raise RecipeError(
+            "procedure.required_loss", what, "Say which loss the pilot's rounds must head for"
+        )
     return {"loss"}
 
 
@@ -78,8 +105,8 @@ def step(
 ) -> tuple[Plan, Memory]:
     """Parallel or sequential by how skewed the labels are (AFLS, paper 003).
 
-    theta is ``theta``, or omega of clients with ``theta_classes`` classes each if that is not 0. ``groups`` and ``builder`` are
-    for the ``dial``, as in ``chains``.
+    theta is ``theta``, or omega of clients with ``theta_classes`` classes each if that is not 0.
+    ``groups`` and ``builder`` are for the ``dial``, as in ``chains``.
     """
     order = rng.permutation(np.asarray(ids, np.int64))
     if not len(order):
@@ -93,7 +120,13 @@ def step(
         cutting: dict[str, Any] = {"groups": groups, "builder": builder}
         kept = _look(memory, order, view, rng, options, hysteresis, cutting if dial else None)
     count = min(kept.get("chains", PARALLEL) or len(order), len(order))
-    return link(ids, order, cut(order, view, count, rng, groups=groups, builder=builder), relay=relay, broken=broken), kept
+    return link(
+        ids,
+        order,
+        cut(order, view, count, rng, groups=groups, builder=builder),
+        relay=relay,
+        broken=broken,
+    ), kept
 
 
 adaptive = Stateful(step)
@@ -112,7 +145,11 @@ def _look(
     dial: Mapping[str, Any] | None,
 ) -> Memory:
     """Decide, unless the label proportions are those of the last decision."""
-    everybody = order if view.signal is None or not view.signal.known.any() else np.flatnonzero(view.signal.known)
+    everybody = (
+        order
+        if view.signal is None or not view.signal.known.any()
+        else np.flatnonzero(view.signal.known)
+    )
     rows = labels_of(view, np.sort(order) if dial is not None else everybody).rows
     mark = hashlib.sha256(rows.tobytes()).hexdigest()[:16]
     if memory.get("mark") == mark:
@@ -123,7 +160,9 @@ def _look(
         return theta if now is None else stiffened(theta, hysteresis, count, now or len(order))
 
     def predict(count: int) -> float:
-        return predicted_omega(order, view, cut(order, view, count, rng, **(dial or {})), options["eps"])
+        return predicted_omega(
+            order, view, cut(order, view, count, rng, **(dial or {})), options["eps"]
+        )
 
     if dial is None:
         value = omega(rows, eps=options["eps"])
@@ -135,7 +174,8 @@ def _look(
 
 
 def stiffened(theta: float, hysteresis: float, count: int, now: int) -> float:
-    """The level for ``count`` chains where ``now`` are in use: higher to stay or go back to fewer, lower to spread further.
+    """The level for ``count`` chains where ``now`` are in use: higher to stay or go back to fewer,
+    lower to spread further.
 
     >>> stiffened(8.0, 0.05, count=4, now=4), stiffened(8.0, 0.05, count=5, now=4)
     (8.4, 7.6)
@@ -147,7 +187,9 @@ def stiffened(theta: float, hysteresis: float, count: int, now: int) -> float:
 
 
 def _try(memory: Memory, view: View, pilot_rounds: int, required_loss: float) -> Memory:
-    """Note the loss of the round before; after the pilot, decide once and for all. Nothing reported: stay parallel."""
+    """Note the loss of the round before; after the pilot, decide once and for all. Nothing
+    reported: stay parallel.
+    """
     if "chains" in memory:
         return memory
     losses = memory.get("losses", np.empty(0))
@@ -156,18 +198,27 @@ def _try(memory: Memory, view: View, pilot_rounds: int, required_loss: float) ->
     if view.round <= pilot_rounds:
         return {"losses": losses}
     heading = plateau(losses)
-    return {"chains": SEQUENTIAL if heading > required_loss else PARALLEL, "heading": heading, "losses": losses}
+    return {
+        "chains": SEQUENTIAL if heading > required_loss else PARALLEL,
+        "heading": heading,
+        "losses": losses,
+    }
 
 
 def reported_loss(view: View) -> float:
     """Mean, by examples, of what the clients of the round before reported; nan if none did."""
     told = (view.last_selected == view.round - 1) & np.isfinite(view.loss)
     sizes = view.population.num_examples[told]
-    return float(np.average(view.loss[told], weights=np.maximum(sizes, 1))) if told.any() else float("nan")
+    return (
+        float(np.average(view.loss[told], weights=np.maximum(sizes, 1)))
+        if told.any()
+        else float("nan")
+    )
 
 
 def plateau(losses: Floats) -> float:
-    """Where losses that fall geometrically end: a of the best a + b * rho^t; the last one if they do not fall.
+    """Where losses that fall geometrically end: a of the best a + b * rho^t; the last one if they
+    do not fall.
 
     nan with fewer than three of them.
 
@@ -177,7 +228,13 @@ def plateau(losses: Floats) -> float:
     time, values = np.arange(len(losses))[np.isfinite(losses)], losses[np.isfinite(losses)]
     if len(values) < FEWEST_PILOT_ROUNDS:
         return float("nan")
-    fits = [np.linalg.lstsq(np.column_stack([np.ones(len(time)), rate**time]), values)[0] for rate in RATES]
-    errors = [np.square(a + b * rate**time - values).sum() for (a, b), rate in zip(fits, RATES, strict=True)]
+    fits = [
+        np.linalg.lstsq(np.column_stack([np.ones(len(time)), rate**time]), values)[0]
+        for rate in RATES
+    ]
+    errors = [
+        np.square(a + b * rate**time - values).sum()
+        for (a, b), rate in zip(fits, RATES, strict=True)
+    ]
     end, fall = fits[int(np.argmin(errors))]
     return float(max(end, 0.0) if fall > 0 else values[-1])

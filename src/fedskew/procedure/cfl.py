@@ -1,20 +1,25 @@
-"""When the clients of a group pull their model in opposite directions, the group splits in two (clustered federated learning).
+"""When the clients of a group pull their model in opposite directions, the group splits in two
+(clustered federated learning).
 
-Sattler, Mueller, Samek: "Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization Under Privacy
-Constraints", IEEE TNNLS 2021, Algorithms 1 and 2; METHODS 7.2. In each round, for each group, on the updates dW_i of its
-members that took part (trained minus received model): the norm of the MEAN update below ``eps1`` (the group has converged) and
-the largest norm above ``eps2`` (its members have not), more than two members, after round ``min_round``: complete linkage on
-the cosines divides the members in two, and the group splits if ``gamma`` < sqrt((1 - a) / 2), a = the largest cosine across
-the division. Both parts go on from the group's model.
+Sattler, Mueller, Samek: "Clustered Federated Learning: Model-Agnostic Distributed Multitask
+Optimization Under Privacy Constraints", IEEE TNNLS 2021, Algorithms 1 and 2; METHODS 7.2. In each
+round, for each group, on the updates dW_i of its members that took part (trained minus received
+model): the norm of the MEAN update below ``eps1`` (the group has converged) and the largest norm
+above ``eps2`` (its members have not), more than two members, after round ``min_round``: complete
+linkage on the cosines divides the members in two, and the group splits if ``gamma`` < sqrt((1 - a)
+/ 2), a = the largest cosine across the division. Both parts go on from the group's model.
 
-The defaults are those of the authors' notebook. With those of paper 004 (eps1 = 1e-5, eps2 = 0.1), and the mean of the norms in
-place of the norm of the mean, as in the public code next to that paper, a split needs more than 10,000 clients.
+The defaults are those of the authors' notebook. With those of paper 004 (eps1 = 1e-5, eps2 = 0.1),
+and the mean of the norms in place of the norm of the mean, as in the public code next to that
+paper, a split needs more than 10,000 clients.
 
 Differs from the paper:
 
-- ``eps_mode = "relative"``: eps1 and eps2 are multiples of the median norm of the mean update in rounds 2 to 5.
-- Partial participation: members that did not take part in the round of a split go to the part with the higher mean cosine to
-  their last update, which is kept whole, or only its output layer (``cache``); without one they go to the larger part.
+- ``eps_mode = "relative"``: eps1 and eps2 are multiples of the median norm of the mean update in
+  rounds 2 to 5.
+- Partial participation: members that did not take part in the round of a split go to the part with
+  the higher mean cosine to their last update, which is kept whole, or only its output layer
+  (``cache``); without one they go to the larger part.
 - An update of zero has cosine 0 to all others.
 """
 
@@ -27,7 +32,18 @@ import numpy as np
 
 from fedskew.errors import RunError
 from fedskew.procedure.local_only import check_room
-from fedskew.types import Aftermath, Bools, Chain, Floats, Ints, Memory, Params, Plan, Stateful, View
+from fedskew.types import (
+    Aftermath,
+    Bools,
+    Chain,
+    Floats,
+    Ints,
+    Memory,
+    Params,
+    Plan,
+    Stateful,
+    View,
+)
 
 BASE_ROUNDS = (2, 5)  # first and last round whose norms set the scale of eps_mode = "relative"
 
@@ -46,7 +62,9 @@ def step(
     weights: Literal["examples", "uniform"] = "examples",
     cache: Literal["all", "last", "none"] = "all",
 ) -> tuple[Plan, Memory]:
-    """One chain of length one per selected client, on the model of its group; at first there is one group."""
+    """One chain of length one per selected client, on the model of its group; at first there is
+    one group.
+    """
     home = memory.get("home", np.zeros(view.size, np.int64))
     return Plan(tuple(Chain(int(home[c]), (int(c),)) for c in ids), home=home), memory
 
@@ -69,13 +87,17 @@ def after(
     updates = seen.updates.astype(np.float64)
     for slot in sorted(set(seen.slots.tolist())):
         mine = np.flatnonzero(seen.slots == slot)
-        shares = seen.examples[mine].astype(np.float64) if weights == "examples" else np.ones(len(mine))
+        shares = (
+            seen.examples[mine].astype(np.float64) if weights == "examples" else np.ones(len(mine))
+        )
         mean_norm = float(np.linalg.norm(np.average(updates[mine], axis=0, weights=shares)))
         max_norm = float(np.linalg.norm(updates[mine], axis=1).max())
         if BASE_ROUNDS[0] <= seen.round <= BASE_ROUNDS[1]:
             norms.append(mean_norm)
         scale = (
-            (float(np.median(norms)) if norms and seen.round >= BASE_ROUNDS[1] else np.nan) if eps_mode == "relative" else 1.0
+            (float(np.median(norms)) if norms and seen.round >= BASE_ROUNDS[1] else np.nan)
+            if eps_mode == "relative"
+            else 1.0
         )
         members = np.flatnonzero(home == slot)
         stalled = mean_norm < eps1 * scale and max_norm > eps2 * scale
@@ -109,7 +131,9 @@ def remember_updates(old: Memory, seen: Aftermath, cache: str) -> Memory:
     try:
         check_room("procedure cfl", len(seen.home), parts.shape[1])
     except RunError as error:
-        raise RunError("procedure.cache", str(error), "Set procedure.cache = 'last' or 'none'") from None
+        raise RunError(
+            "procedure.cache", str(error), "Set procedure.cache = 'last' or 'none'"
+        ) from None
     return {**old, **{str(client): row for client, row in zip(seen.clients, parts, strict=True)}}
 
 
@@ -129,24 +153,29 @@ def _unit(updates: Floats) -> Floats:
 
 
 def bipartition(cosines: Floats) -> Bools:
-    """(n,) which clients are in the second of two groups by complete linkage; the first client is always in the first group.
+    """(n,) which clients are in the second of two groups by complete linkage; the first client is
+    always in the first group.
 
     >>> bipartition(np.array([[1.0, 0.9, -0.8], [0.9, 1.0, -0.7], [-0.8, -0.7, 1.0]]))
     array([False, False,  True])
     """
-    from scipy.cluster.hierarchy import fcluster, linkage  # 0.1 s to import: only for a run that comes this far
+    # 0.1 s to import: only for a run that comes this far
+    from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
 
     distances = np.maximum(1 - (cosines + cosines.T) / 2, 0)
     np.fill_diagonal(distances, 0)
     groups = fcluster(linkage(squareform(distances, checks=False), "complete"), 2, "maxclust")
-    if groups.max() == 1:  # every distance is the same: any division is as good, the last client goes
+    # every distance is the same: any division is as good, the last client goes
+    if groups.max() == 1:
         groups = np.append(np.ones(len(groups) - 1, np.int64), 2)
     return np.asarray(groups != groups[0])
 
 
 def follow(members: Ints, took_part: Ints, second: Bools, kept: Memory, updates: Floats) -> Ints:
-    """The members of the second group: those found there, and of the others those whose last update is nearer to it."""
+    """The members of the second group: those found there, and of the others those whose last
+    update is nearer to it.
+    """
     fallback = bool(second.sum() > len(second) / 2)
     unit = _unit(updates)
     moved = dict(zip(took_part.tolist(), second.tolist(), strict=True))
@@ -156,7 +185,9 @@ def follow(members: Ints, took_part: Ints, second: Bools, kept: Memory, updates:
     return np.array(sorted(c for c in moved if moved[c]), np.int64)
 
 
-def _nearer(update: Params | Sequence[float] | None, unit: Floats, second: Bools, fallback: bool) -> bool:
+def _nearer(
+    update: Params | Sequence[float] | None, unit: Floats, second: Bools, fallback: bool
+) -> bool:
     if update is None or not np.any(update):
         return fallback
     cosines = unit @ np.asarray(update, np.float64)  # its length does not change which is higher

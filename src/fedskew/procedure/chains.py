@@ -1,12 +1,15 @@
-"""Several chains of clients at once: in a chain each client trains on what the one before it learnt; their ends are averaged.
+"""Several chains of clients at once: in a chain each client trains on what the one before it
+learnt; their ends are averaged.
 
-What paper 003 (AFLS) leaves to future work, and what the mediators of Astraea (Duan et al., ICCD 2019) do; METHODS 6.7. One
-chain is sequential training, one chain per client is parallel training, bit for bit. In between a round takes about 1/M of the
-sequential time; if every chain holds all labels its end has seen all labels, so that averaging the ends costs little.
-New groups and a new order inside each of them in every round.
+What paper 003 (AFLS) leaves to future work, and what the mediators of Astraea (Duan et al., ICCD
+2019) do; METHODS 6.7. One chain is sequential training, one chain per client is parallel training,
+bit for bit. In between a round takes about 1/M of the sequential time; if every chain holds all
+labels its end has seen all labels, so that averaging the ends costs little. New groups and a new
+order inside each of them in every round.
 
-Differs from METHODS 6.7: how many chains fit under theta is tried one by one up to 32 clients, by bisection above; the greedy
-groups begin with a random client each, else the same clients would make the same groups in every round.
+Differs from METHODS 6.7: how many chains fit under theta is tried one by one up to 32 clients, by
+bisection above; the greedy groups begin with a random client each, else the same clients would make
+the same groups in every round.
 """
 
 from __future__ import annotations
@@ -17,7 +20,17 @@ from typing import Any
 import numpy as np
 
 from fedskew.labels.omega import threshold
-from fedskew.procedure.groups import Broken, Builder, Kind, Relay, choose_count, cut, labels_of, link, predicted_omega
+from fedskew.procedure.groups import (
+    Broken,
+    Builder,
+    Kind,
+    Relay,
+    choose_count,
+    cut,
+    labels_of,
+    link,
+    predicted_omega,
+)
 from fedskew.types import Ints, Plan, View, needs
 
 
@@ -42,11 +55,13 @@ def chains(
     relay: Relay = "server",
     broken: Broken = "skip",
 ) -> Plan:
-    """Several chains at once. ``chains``: how many; 0 = as many as keep omega, with groups for clients, below theta.
+    """Several chains at once. ``chains``: how many; 0 = as many as keep omega, with groups for
+    clients, below theta.
 
-    ``groups`` are cut at random, ``balanced`` in their labels (by ``builder``), or with one of every cluster in each. theta is
-    ``theta``, or omega of clients with ``theta_classes`` classes each if that is not 0. ``broken``: a client that fails is
-    skipped, or ends its chain, which then counts for nothing. Fewer clients than chains: one chain each.
+    ``groups`` are cut at random, ``balanced`` in their labels (by ``builder``), or with one of
+    every cluster in each. theta is ``theta``, or omega of clients with ``theta_classes`` classes
+    each if that is not 0. ``broken``: a client that fails is skipped, or ends its chain, which then
+    counts for nothing. Fewer clients than chains: one chain each.
     """
     order = rng.permutation(np.asarray(ids, np.int64))
     if not len(order):
@@ -60,6 +75,11 @@ def chains(
 
     count = min(chains, len(order))
     if chains == 0:
-        level = threshold(labels_of(view, order).rows.shape[1], theta=theta, theta_classes=theta_classes, eps=epsilon)
+        level = threshold(
+            labels_of(view, order).rows.shape[1],
+            theta=theta,
+            theta_classes=theta_classes,
+            eps=epsilon,
+        )
         count, _ = choose_count(len(order), predict, lambda count: level)
     return link(ids, order, group(count), relay=relay, broken=broken)

@@ -1,17 +1,20 @@
-"""The chosen clients cut into groups that train at once: at random, with all labels in every group, or one of every cluster.
+"""The chosen clients cut into groups that train at once: at random, with all labels in every group,
+or one of every cluster.
 
-METHODS 6.7. Group sizes differ by at most one. A group's labels are those of all its examples together, because a chain takes
-its steps, and its end is averaged, by examples:
+METHODS 6.7. Group sizes differ by at most one. A group's labels are those of all its examples
+together, because a chain takes its steps, and its end is averaged, by examples:
 
     q(G) = sum_G n_k p_k / sum_G n_k,      worth of a cut = sum over groups of |q(G) - g|^2,      g = labels of everybody
 
-- ``greedy`` (as Astraea fills its mediators): a random client, then again and again the client that brings KL(q(G), g) lowest,
-  until the group is full. The last group gets what is left.
-- ``swap``: a random cut, then two clients of different groups change places as long as that gains something worthwhile.
+- ``greedy`` (as Astraea fills its mediators): a random client, then again and again the client that
+  brings KL(q(G), g) lowest, until the group is full. The last group gets what is left.
+- ``swap``: a random cut, then two clients of different groups change places as long as that gains
+  something worthwhile.
 
-On 200 cuts of 10 Dirichlet(0.1) clients of unlike sizes into 2 groups the worth was, in the median and at the 90th percentile,
-1.0 and 1.2 times the best possible by swaps, 1.4 and 2.7 by greedy, 3.1 and 6.8 for random cuts. Both begin at random, so that
-the same clients make other groups from round to round.
+On 200 cuts of 10 Dirichlet(0.1) clients of unlike sizes into 2 groups the worth was, in the median
+and at the 90th percentile, 1.0 and 1.2 times the best possible by swaps, 1.4 and 2.7 by greedy, 3.1
+and 6.8 for random cuts. Both begin at random, so that the same clients make other groups from round
+to round.
 """
 
 from __future__ import annotations
@@ -33,8 +36,8 @@ Builder: TypeAlias = Literal["greedy", "swap"]
 Relay: TypeAlias = Literal["server", "d2d"]
 Broken: TypeAlias = Literal["skip", "drop"]
 SCAN_UP_TO = 32  # clients; beyond that the number of chains is found by bisection
-# of a random cut's worth. With 0, 20 clients on noisy counts fell into one and the same cut 200 times of 200; with 0.01 into
-# 190 different ones, worth 0.017 instead of 0.012 (random cuts: 0.27).
+# of a random cut's worth. With 0, 20 clients on noisy counts fell into one and the same cut 200
+# times of 200; with 0.01 into 190 different ones, worth 0.017 instead of 0.012 (random cuts: 0.27).
 WORTHWHILE = 0.01
 MAX_PASSES = 30  # of swaps; 100 clients need about 5
 
@@ -59,7 +62,9 @@ class Labels:
 
 
 def labels_of(view: View, clients: Ints) -> Labels:
-    """What is known of the labels of these clients; one of whom nothing is known counts as the average."""
+    """What is known of the labels of these clients; one of whom nothing is known counts as the
+    average.
+    """
     if view.signal is None:
         raise RunError("procedure", "needs label proportions", "Add [signal] to the recipe")
     target = target_of(view.signal, "global")
@@ -70,7 +75,15 @@ def labels_of(view: View, clients: Ints) -> Labels:
 # ---------------------------------------------------------------- cutting
 
 
-def cut(clients: Ints, view: View, count: int, rng: np.random.Generator, *, groups: Kind, builder: Builder) -> Ints:
+def cut(
+    clients: Ints,
+    view: View,
+    count: int,
+    rng: np.random.Generator,
+    *,
+    groups: Kind,
+    builder: Builder,
+) -> Ints:
     """(n,) the group, 0 to ``count`` - 1, of each client; ``clients`` come in random order."""
     size = len(clients)
     if groups == "random" or count in (1, size):
@@ -91,9 +104,13 @@ def deal(size: int, count: int) -> Ints:
 
 
 def deal_clusters(clients: Ints, view: View, count: int) -> Ints:
-    """Cluster by cluster, like cards: one of every cluster in each group, as far as they go; those in no cluster last."""
+    """Cluster by cluster, like cards: one of every cluster in each group, as far as they go;
+    those in no cluster last.
+    """
     if view.clustering is None:
-        raise RunError("procedure", "there is no clustering", "Add [signal], [distance] and [clustering]")
+        raise RunError(
+            "procedure", "there is no clustering", "Add [signal], [distance] and [clustering]"
+        )
     labels = view.clustering.labels[clients]
     by_cluster = np.argsort(np.where(labels < 0, view.clustering.k, labels), kind="stable")
     group_of = np.empty(len(clients), np.int64)
@@ -102,20 +119,35 @@ def deal_clusters(clients: Ints, view: View, count: int) -> Ints:
 
 
 def fill_greedily(labels: Labels, count: int, rng: np.random.Generator) -> Ints:
-    """Group after group: a random client, then whoever brings the group's labels nearest to the target in KL."""
+    """Group after group: a random client, then whoever brings the group's labels nearest to the
+    target in KL.
+    """
     free, group_of = list(rng.permutation(len(labels.rows))), np.empty(len(labels.rows), np.int64)
     for group, size in enumerate(np.bincount(deal(len(free), count))):
         chosen = [free.pop(0)]
         while len(chosen) < size:
-            sums = labels.weights[chosen] @ labels.rows[chosen] + labels.weights[free, None] * labels.rows[free]
+            sums = (
+                labels.weights[chosen] @ labels.rows[chosen]
+                + labels.weights[free, None] * labels.rows[free]
+            )
             mass = labels.weights[chosen].sum() + labels.weights[free]
-            chosen.append(free.pop(int(scipy.special.rel_entr(sums / mass[:, None], labels.target).sum(axis=1).argmin())))
+            chosen.append(
+                free.pop(
+                    int(
+                        scipy.special.rel_entr(sums / mass[:, None], labels.target)
+                        .sum(axis=1)
+                        .argmin()
+                    )
+                )
+            )
         group_of[chosen] = group
     return group_of
 
 
 def improve_by_swaps(labels: Labels, count: int, rng: np.random.Generator) -> Ints:
-    """A random cut that no exchange of two clients betters by much: client after client takes its best exchange."""
+    """A random cut that no exchange of two clients betters by much: client after client takes
+    its best exchange.
+    """
     size = len(labels.rows)
     group_of = rng.permutation(deal(size, count))
     offsets = labels.weights[:, None] * (labels.rows - labels.target)
@@ -134,7 +166,9 @@ def improve_by_swaps(labels: Labels, count: int, rng: np.random.Generator) -> In
 
 
 def _gains(offsets: Floats, weights: Floats, group_of: Ints, client: int) -> Floats:
-    """(n,) by how much the worth falls if ``client`` and each other change places; 0 within its own group."""
+    """(n,) by how much the worth falls if ``client`` and each other change places; 0 within its
+    own group.
+    """
     members = np.eye(int(group_of.max()) + 1)[group_of]
     sums, mass = members.T @ offsets, members.T @ weights
     worth = np.square(sums).sum(axis=1) / np.square(mass)
@@ -148,11 +182,14 @@ def _gains(offsets: Floats, weights: Floats, group_of: Ints, client: int) -> Flo
 # ---------------------------------------------------------------- how many
 
 
-def choose_count(size: int, predict: Callable[[int], float], level: Callable[[int], float]) -> tuple[int, float]:
-    """The largest number of chains M whose predicted omega stays below ``level(M)``, and that omega.
+def choose_count(
+    size: int, predict: Callable[[int], float], level: Callable[[int], float]
+) -> tuple[int, float]:
+    """The largest number of chains M whose predicted omega stays below ``level(M)``, and that
+    omega.
 
-    One chain always fits: it is its own average. Above :data:`SCAN_UP_TO` clients M is found by bisection: omega falls as
-    chains grow longer, but for the luck of the cut.
+    One chain always fits: it is its own average. Above :data:`SCAN_UP_TO` clients M is found by
+    bisection: omega falls as chains grow longer, but for the luck of the cut.
 
     >>> choose_count(10, lambda count: count / 2, lambda count: 3.1)
     (6, 3.0)
@@ -182,7 +219,8 @@ def predicted_omega(clients: Ints, view: View, group_of: Ints, epsilon: float) -
 
 
 def link(ids: Ints, order: Ints, group_of: Ints, *, relay: Relay, broken: Broken) -> Plan:
-    """One chain per group, its clients in the order of ``order``; chains come in the order of ``ids``, as parallel ones do.
+    """One chain per group, its clients in the order of ``order``; chains come in the order of
+    ``ids``, as parallel ones do.
 
     A plan without any hand-over is the parallel one: nobody has to be told who comes next.
 
@@ -190,7 +228,14 @@ def link(ids: Ints, order: Ints, group_of: Ints, *, relay: Relay, broken: Broken
     [(3, 0), (1, 2)]
     """
     place = {int(client): i for i, client in enumerate(ids)}
-    found = [tuple(int(c) for c in order[group_of == group]) for group in range(int(group_of.max(initial=-1)) + 1)]
+    found = [
+        tuple(int(c) for c in order[group_of == group])
+        for group in range(int(group_of.max(initial=-1)) + 1)
+    ]
     found.sort(key=lambda clients: min(place[c] for c in clients))
     passed_on = any(len(clients) > 1 for clients in found)
-    return Plan(tuple(Chain(0, clients) for clients in found), relay=relay if passed_on else "server", broken=broken)
+    return Plan(
+        tuple(Chain(0, clients) for clients in found),
+        relay=relay if passed_on else "server",
+        broken=broken,
+    )

@@ -1,16 +1,19 @@
 """Several models compete: each client takes the one that fits its data best and trains that (IFCA).
 
-Ghosh, Chung, Yin, Ramchandran: "An Efficient Framework for Clustered Federated Learning", NeurIPS 2020, Algorithm 1 with model
-averaging; METHODS 7.4. Every selected client receives all models, which is charged, and reports the training loss of each; it
-trains the one with the lowest loss, ties to the first. A model nobody took stays as it is. For evaluation a client lives with
-the model of the lowest TRAINING loss, never test loss.
+Ghosh, Chung, Yin, Ramchandran: "An Efficient Framework for Clustered Federated Learning", NeurIPS
+2020, Algorithm 1 with model averaging; METHODS 7.4. Every selected client receives all models,
+which is charged, and reports the training loss of each; it trains the one with the lowest loss,
+ties to the first. A model nobody took stays as it is. For evaluation a client lives with the model
+of the lowest TRAINING loss, never test loss.
 
 Differs from the paper:
 
-- Restarts in one run. IFCA often collapses into one model (METHODS 7.4: 3 restarts). With ``restarts`` = r there are r sets of
-  independent first models. Set i trains alone in rounds i w + 1 .. (i + 1) w, w = ``trial_rounds``; in the round after that the
-  selected clients compare all of them and the set with the lowest mean (over clients) of the lowest loss goes on alone. So
-  (r - 1) w rounds are spent on sets that are thrown away, and their bytes are charged. ``restarts`` = 1 is the paper's method.
+- Restarts in one run. IFCA often collapses into one model (METHODS 7.4: 3 restarts). With
+  ``restarts`` = r there are r sets of independent first models. Set i trains alone in rounds i w +
+  1 .. (i + 1) w, w = ``trial_rounds``; in the round after that the selected clients compare all of
+  them and the set with the lowest mean (over clients) of the lowest loss goes on alone. So (r - 1)
+  w rounds are spent on sets that are thrown away, and their bytes are charged. ``restarts`` = 1 is
+  the paper's method.
 """
 
 from __future__ import annotations
@@ -23,7 +26,14 @@ from fedskew.errors import RecipeError
 from fedskew.types import Ask, AskSlots, Chain, Floats, Ints, Memory, Params, Plan, Stateful, View
 
 
-def begin(fresh: Callable[[int], Params], size: int, *, models: int = 2, restarts: int = 3, trial_rounds: int = 3) -> Params:
+def begin(
+    fresh: Callable[[int], Params],
+    size: int,
+    *,
+    models: int = 2,
+    restarts: int = 3,
+    trial_rounds: int = 3,
+) -> Params:
     """(restarts x models, D) independent first models, set after set."""
     if models < 1 or restarts < 1 or trial_rounds < 1:
         what = f"models = {models}, restarts = {restarts}, trial_rounds = {trial_rounds}"
@@ -46,7 +56,9 @@ def step(
     restarts: int = 3,
     trial_rounds: int = 3,
 ) -> tuple[Plan | Ask, Memory]:
-    """Ask the selected clients for their losses under the models that compete now, then send each to its best."""
+    """Ask the selected clients for their losses under the models that compete now, then send
+    each to its best.
+    """
     if not len(ids):
         return Plan(()), memory
     trying = (view.round - 1) // trial_rounds if restarts > 1 else restarts
@@ -64,11 +76,14 @@ def step(
         memory, active = {**memory, "best": best}, slots_of(best, models)
         losses = losses[:, active]
     choice = active[losses.argmin(axis=1)]
-    return Plan(tuple(Chain(int(slot), (int(client),)) for slot, client in zip(choice, ids, strict=True))), memory
+    return Plan(
+        tuple(Chain(int(slot), (int(client),)) for slot, client in zip(choice, ids, strict=True))
+    ), memory
 
 
 def best_set(losses: Floats, models: int) -> int:
-    """Which set of models serves the clients best, from their losses (n, restarts x models); ties to the first.
+    """Which set of models serves the clients best, from their losses (n, restarts x models); ties
+    to the first.
 
     >>> best_set(np.array([[1.0, 1.0, 0.2, 3.0], [1.0, 1.0, 3.0, 0.2]]), 2)
     1
@@ -80,7 +95,9 @@ def best_set(losses: Floats, models: int) -> int:
     return int(np.nan_to_num(means, nan=np.inf).argmin())
 
 
-def rehome(memory: Memory, num_slots: int, *, models: int = 2, restarts: int = 3, trial_rounds: int = 3) -> Ints:
+def rehome(
+    memory: Memory, num_slots: int, *, models: int = 2, restarts: int = 3, trial_rounds: int = 3
+) -> Ints:
     """The slots a client may live in: those of the set that went on, before that all."""
     return slots_of(int(memory["best"]), models) if "best" in memory else np.arange(num_slots)
 

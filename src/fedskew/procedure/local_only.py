@@ -1,7 +1,9 @@
-"""Every client trains alone and nothing is ever sent: the reference that any federation has to beat.
+"""Every client trains alone and nothing is ever sent: the reference that any federation has to
+beat.
 
-METHODS 7.5. Each client has a model of its own, which begins as the run's initial model and trains whenever the selection rule
-names the client, so a run makes as many sample passes as FedAvg under the same selection.
+METHODS 7.5. Each client has a model of its own, which begins as the run's initial model and trains
+whenever the selection rule names the client, so a run makes as many sample passes as FedAvg under
+the same selection.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ def check_room(where: str, count: int, size: int) -> None:
     """
     if 4.0 * count * size > MAX_BYTES:
         what = f"{count:,} models of {size:,} numbers are {4e-9 * count * size:.1f} GB, above {MAX_BYTES / 1e9:.0f} GB"
-        raise RunError(where, what, "Use fewer clients, a smaller model, or a method with one model per group")
+        raise RunError(
+            where, what, "Use fewer clients, a smaller model, or a method with one model per group"
+        )
 
 
 def begin(fresh: Callable[[int], Params], size: int) -> Params:

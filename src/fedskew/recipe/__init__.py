@@ -1,12 +1,21 @@
-"""Recipes: TOML (or a dict) in, a checked :class:`Method` out. A stage function's keyword-only signature is its schema.
+"""Recipes: TOML (or a dict) in, a checked :class:`Method` out. A stage function's keyword-only
+signature is its schema.
 
-A recipe has one table per stage (``use`` plus options) and ``[data] [partition] [model] [local] [faults] [run]``; ``extends``
-names another recipe, one level deep. Everything is checked before anything runs, and what was left out is filled in, so the
-resolved recipe says everything about a run but its seed.
+A recipe has one table per stage (``use`` plus options) and ``[data] [partition] [model] [local]
+[faults] [run]``; ``extends`` names another recipe, one level deep. Everything is checked before
+anything runs, and what was left out is filled in, so the resolved recipe says everything about a
+run but its seed.
 """
 
 from fedskew.recipe.building import fingerprint, job_of, method_of
-from fedskew.recipe.catalogue import PLAIN_TABLES, REGISTRIES, Table, check_options, find, stage_options
+from fedskew.recipe.catalogue import (
+    PLAIN_TABLES,
+    REGISTRIES,
+    Table,
+    check_options,
+    find,
+    stage_options,
+)
 from fedskew.recipe.reading import expand, load, merge, override, read_assignments, shipped
 from fedskew.recipe.resolving import resolve
 

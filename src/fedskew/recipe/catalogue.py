@@ -1,4 +1,6 @@
-"""What a recipe may contain: the tables, the registered functions, their options and the limits of numbers."""
+"""What a recipe may contain: the tables, the registered functions, their options and the limits
+of numbers.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,14 @@ REGISTRIES: dict[str, Mapping[str, Any]] = {
     "aggregation": aggregation.AGGREGATIONS,
 }
 OPTIONAL_STAGES = ("signal", "distance", "clustering")
-DEFAULT_USE = {"partition": "iid", "selection": "uniform", "procedure": "parallel", "aggregation": "mean"}
-REPORTED_LOSS = {"piggyback": "start", "subset": "start", "post": "end"}  # selection.loss_source -> local.report_loss
+DEFAULT_USE = {
+    "partition": "iid",
+    "selection": "uniform",
+    "procedure": "parallel",
+    "aggregation": "mean",
+}
+# selection.loss_source -> local.report_loss
+REPORTED_LOSS = {"piggyback": "start", "subset": "start", "post": "end"}
 TEXTS = ("name", "description", "citation", "extends")
 
 
@@ -42,16 +50,20 @@ class DataOptions:
     clients: int = 20  # K
     client_test: Literal["auto", "split", "matched", "none"] = "auto"
     test_fraction: float = 0.2  # of every client's rows, for client_test = "split"
-    auxiliary: int = 0  # examples the server keeps for itself, equally many of each class, before clients get theirs
+    # examples the server keeps for itself, equally many of each class, before clients get theirs
+    auxiliary: int = 0
     holdout: float = 0.0  # share of every client's training data that is set aside and never used
 
 
 @dataclass(frozen=True)
 class LocalOptions(LocalJob):
-    """``[local]``: what a client does, how its learning rate falls from round to round, whose BatchNorm statistics it has."""
+    """``[local]``: what a client does, how its learning rate falls from round to round, whose
+    BatchNorm statistics it has.
+    """
 
     lr_decay: float = 1.0
-    bn: Literal["average", "local"] = "average"  # local: each client goes on with, and is tested with, statistics of its own
+    # local: each client goes on with, and is tested with, statistics of its own
+    bn: Literal["average", "local"] = "average"
 
 
 @dataclass(frozen=True)
@@ -61,11 +73,15 @@ class RunOptions:
     rounds: int = 20
     clients_per_round: int = 10
     evaluate_every: int = 1
-    evaluate_clients_every: int = 0  # the global model on every client's own test set; 0 = only after the last round
+    # the global model on every client's own test set; 0 = only after the last round
+    evaluate_clients_every: int = 0
     min_ok: int = 1
-    resend: bool = False  # charge a second download to clients that hold the model already, as some papers do
-    checkpoint_seconds: float = 2.0  # at most this much work is repeated after a kill; 0 = every round
-    energy: Literal["modelled", "measured", "codecarbon"] = "modelled"  # measured: clients train alone, one at a time
+    # charge a second download to clients that hold the model already, as some papers do
+    resend: bool = False
+    # at most this much work is repeated after a kill; 0 = every round
+    checkpoint_seconds: float = 2.0
+    # measured: clients train alone, one at a time
+    energy: Literal["modelled", "measured", "codecarbon"] = "modelled"
 
 
 PLAIN_TABLES: dict[str, type] = {
@@ -106,7 +122,9 @@ LIMITS: dict[str, tuple[float, float]] = {  # option -> smallest and largest leg
 
 
 def stage_options(stage: str, function: Any) -> Mapping[str, Option]:
-    """The options of a stage function; every model also takes those of :func:`fedskew.models.build`."""
+    """The options of a stage function; every model also takes those of
+    :func:`fedskew.models.build`.
+    """
     return {**options_of(function), **(options_of(models.build) if stage == "model" else {})}
 
 
@@ -114,7 +132,11 @@ def find(stage: str, use: str) -> Any:
     """A stage function by its registered name, or by ``"package.module:function"``."""
     registry = REGISTRIES[stage]
     if not isinstance(use, str):
-        raise RecipeError(f"{stage}.use", f"{use!r} is not a name", f"Choose one of: {', '.join(sorted(registry))}")
+        raise RecipeError(
+            f"{stage}.use",
+            f"{use!r} is not a name",
+            f"Choose one of: {', '.join(sorted(registry))}",
+        )
     if use in registry:
         return registry[use]
     refused = getattr(distance, "REFUSED", {}) if stage == "distance" else {}
@@ -122,13 +144,19 @@ def find(stage: str, use: str) -> Any:
         raise RecipeError(f"{stage}.use", f"'{use}' is ambiguous", refused[use])
     module_name, colon, function_name = str(use).partition(":")
     if not colon:
-        raise RecipeError(f"{stage}.use", f"unknown {stage} '{use}'", did_you_mean(str(use), registry))
+        raise RecipeError(
+            f"{stage}.use", f"unknown {stage} '{use}'", did_you_mean(str(use), registry)
+        )
     try:
         function = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise RecipeError(f"{stage}.use", f"cannot import '{use}': {error}", "Check that it is on PYTHONPATH") from None
+        raise RecipeError(
+            f"{stage}.use", f"cannot import '{use}': {error}", "Check that it is on PYTHONPATH"
+        ) from None
     if not callable(function) and not isinstance(function, Stateful):
-        raise RecipeError(f"{stage}.use", f"'{use}' is not a function", "Name a function of the module")
+        raise RecipeError(
+            f"{stage}.use", f"'{use}' is not a function", "Name a function of the module"
+        )
     return function
 
 
@@ -136,15 +164,21 @@ def check_options(table: str, options: Mapping[str, Option], given: Mapping[str,
     """Given options checked against the schema, with defaults filled in."""
     for key in given:
         if key not in options:
-            raise RecipeError(f"recipe.{table}", f"unknown option '{key}'", did_you_mean(key, options))
+            raise RecipeError(
+                f"recipe.{table}", f"unknown option '{key}'", did_you_mean(key, options)
+            )
     checked: Table = {}
     for key, option in options.items():
         if key not in given and option.required:
-            raise RecipeError(f"recipe.{table}", f"option '{key}' is missing", f"Add {key} = ... to [{table}]")
+            raise RecipeError(
+                f"recipe.{table}", f"option '{key}' is missing", f"Add {key} = ... to [{table}]"
+            )
         where = f"{table}.{key}"
         value = check_value(where, option, given[key]) if key in given else option.default
         low, high = LIMITS.get(where, (float("-inf"), float("inf")))
         if isinstance(value, int | float) and not low <= value <= high:
-            raise RecipeError(where, f"{value} is out of range", f"Give a number from {low:g} to {high:g}")
+            raise RecipeError(
+                where, f"{value} is out of range", f"Give a number from {low:g} to {high:g}"
+            )
         checked[key] = value
     return checked

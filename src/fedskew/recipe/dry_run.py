@@ -1,4 +1,6 @@
-"""Play a selection rule once with nobody there, so that options it would refuse in round 1 are refused before anything runs."""
+"""Play a selection rule once with nobody there, so that options it would refuse in round 1 are
+refused before anything runs.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from fedskew.types import Clustering, Population, Signal, View
 
 
 def rehearse(selection: Stage, budget: int) -> None:
-    """Raise the rule's :class:`RecipeError`, if its options give it one; whatever else happens says nothing about the recipe.
+    """Raise the rule's :class:`RecipeError`, if its options give it one; whatever else happens says
+    nothing about the recipe.
 
     >>> from fedskew.selection.power_of_choice import power_of_choice
     >>> try:
@@ -22,7 +25,8 @@ def rehearse(selection: Stage, budget: int) -> None:
     d = 3 candidates for 5 places: nothing is left to choose
     """
     refused: RecipeError | None = None
-    with contextlib.suppress(Exception):  # a rule from outside may not be ready for an empty federation
+    # a rule from outside may not be ready for an empty federation
+    with contextlib.suppress(Exception):
         try:
             selection(_empty_stage(budget), np.random.default_rng(0), memory={})
         except RecipeError as error:

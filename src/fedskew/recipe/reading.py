@@ -1,4 +1,6 @@
-"""From a name, a file or a dict to a raw recipe: ``extends``, ``--set`` and ``[sweep]`` applied, nothing checked yet."""
+"""From a name, a file or a dict to a raw recipe: ``extends``, ``--set`` and ``[sweep]`` applied,
+nothing checked yet.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,25 @@ def shipped() -> dict[str, Path]:
 
 
 def load(source: str | Path | Mapping[str, Any]) -> Table:
-    """Read a recipe: the name of a shipped one, a path to a TOML file, or a dict; ``extends`` is followed once."""
+    """Read a recipe: the name of a shipped one, a path to a TOML file, or a dict; ``extends`` is
+    followed once.
+    """
     raw = _deep(source) if isinstance(source, Mapping) else _read(str(source))
     parent = raw.get("extends")
     if not parent:
         return raw
-    beside = Path(str(source)).parent / str(parent) if not isinstance(source, Mapping) else Path(str(parent))
+    beside = (
+        Path(str(source)).parent / str(parent)
+        if not isinstance(source, Mapping)
+        else Path(str(parent))
+    )
     base = _read(str(beside if str(parent) not in shipped() and beside.is_file() else parent))
     if "extends" in base:
-        raise RecipeError(str(source), f"'{parent}' itself extends '{base['extends']}'", "Recipes extend one level deep")
+        raise RecipeError(
+            str(source),
+            f"'{parent}' itself extends '{base['extends']}'",
+            "Recipes extend one level deep",
+        )
     return merge(base, raw)
 
 
@@ -37,10 +49,14 @@ def _read(source: str) -> Table:
     path = known.get(source) or Path(source)
     try:
         if source not in known and not path.is_file():
-            raise RecipeError("recipe", f"no recipe or file called '{source}'", did_you_mean(source, known))
+            raise RecipeError(
+                "recipe", f"no recipe or file called '{source}'", did_you_mean(source, known)
+            )
         raw = tomllib.loads(path.read_text(encoding="utf8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise RecipeError(str(path), f"cannot be read as TOML: {error}", "Correct the file") from None
+        raise RecipeError(
+            str(path), f"cannot be read as TOML: {error}", "Correct the file"
+        ) from None
     raw.setdefault("name", path.stem)
     return raw
 
@@ -50,7 +66,8 @@ def _deep(value: Any) -> Any:
 
 
 def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> Table:
-    """``top`` over ``base``, table by table; a table that names another ``use`` replaces the old one whole.
+    """``top`` over ``base``, table by table; a table that names another ``use`` replaces the old
+    one whole.
 
     >>> merge({"local": {"lr": 1, "batch": 2}}, {"local": {"lr": 3}})
     {'local': {'lr': 3, 'batch': 2}}
@@ -66,21 +83,27 @@ def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> Table:
 
 
 def _same_kind(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether options carry over: the function stays the same. ``[data]`` options mean the same for every dataset."""
+    """Whether options carry over: the function stays the same. ``[data]`` options mean the same
+    for every dataset.
+    """
     return "use" not in new or new["use"] == old.get("use") or key == "data"
 
 
 def override(raw: Mapping[str, Any], assignments: Mapping[str, Any]) -> Table:
-    """Apply ``{"local.lr": 0.1}``-style settings; values given as text are read as TOML where that works.
+    """Apply ``{"local.lr": 0.1}``-style settings; values given as text are read as TOML where that
+    works.
 
     >>> override({}, {"selection.use": "uniform", "local.lr": "0.1"})
     {'selection': {'use': 'uniform'}, 'local': {'lr': 0.1}}
     """
     changed: Table = _deep(raw)
-    for key in sorted(assignments, key=lambda k: not k.endswith(".use")):  # "use" first: it empties the table
+    # "use" first: it empties the table
+    for key in sorted(assignments, key=lambda k: not k.endswith(".use")):
         table, _, option = key.partition(".")
         if not option or "." in option:
-            raise RecipeError(f"--set {key}", "not of the form table.option=value", "Example: --set local.lr=0.1")
+            raise RecipeError(
+                f"--set {key}", "not of the form table.option=value", "Example: --set local.lr=0.1"
+            )
         changed = merge(changed, {table: {option: _parsed(assignments[key])}})
     return changed
 
@@ -118,9 +141,15 @@ def expand(raw: Mapping[str, Any]) -> Iterator[Table]:
     base = {key: value for key, value in raw.items() if key != "sweep"}
     axes = raw.get("sweep", {})
     if not isinstance(axes, Mapping):
-        raise RecipeError("sweep", f"is {axes!r}, not a table", 'Write [sweep] and below it "local.lr" = [0.1, 0.2]')
+        raise RecipeError(
+            "sweep",
+            f"is {axes!r}, not a table",
+            'Write [sweep] and below it "local.lr" = [0.1, 0.2]',
+        )
     for key, values in axes.items():
         if not isinstance(values, list | tuple) or not values:
-            raise RecipeError(f"sweep.{key}", f"is {values!r}", 'Give a list of values: "local.lr" = [0.1, 0.2]')
+            raise RecipeError(
+                f"sweep.{key}", f"is {values!r}", 'Give a list of values: "local.lr" = [0.1, 0.2]'
+            )
     for combination in itertools.product(*axes.values()):
         yield override(base, dict(zip(axes, combination, strict=True))) if axes else base

@@ -23,17 +23,27 @@ from fedskew.recipe.schema import options_of
 
 
 def resolve(raw: Mapping[str, Any]) -> Table:
-    """Check everything and fill in every default. The result can be written to a file and read back."""
+    """Check everything and fill in every default. The result can be written to a file and read
+    back.
+    """
     known = {*REGISTRIES, *PLAIN_TABLES, *TEXTS}
     for key, value in raw.items():
         if key == "sweep":
-            raise RecipeError("recipe", "has a [sweep]", "Expand it first: expand(recipe) gives one recipe per combination")
+            raise RecipeError(
+                "recipe",
+                "has a [sweep]",
+                "Expand it first: expand(recipe) gives one recipe per combination",
+            )
         if key not in known:
             raise RecipeError("recipe", f"unknown table or entry '{key}'", did_you_mean(key, known))
         if key in TEXTS and not isinstance(value, str):
             raise RecipeError(f"recipe.{key}", f"is {value!r}, not a text", f'Write {key} = "..."')
         if key not in TEXTS and not isinstance(value, Mapping):
-            raise RecipeError(f"recipe.{key}", f"is {value!r}, not a table", f"Write [{key}] and its options below it")
+            raise RecipeError(
+                f"recipe.{key}",
+                f"is {value!r}, not a table",
+                f"Write [{key}] and its options below it",
+            )
     resolved: Table = {"name": str(raw.get("name", "custom"))}
     resolved |= {key: str(raw[key]) for key in ("description", "citation") if key in raw}
     for name, schema in PLAIN_TABLES.items():
@@ -43,7 +53,9 @@ def resolve(raw: Mapping[str, Any]) -> Table:
         table = dict(raw.get(name, {}))
         if name in OPTIONAL_STAGES and not table:
             continue
-        table.setdefault("use", DEFAULT_USE.get(name, _default_model(resolved) if name == "model" else None))
+        table.setdefault(
+            "use", DEFAULT_USE.get(name, _default_model(resolved) if name == "model" else None)
+        )
         resolved[name] = _resolve_stage(name, table)
     check_neighbours(resolved)
     return resolved
@@ -56,7 +68,11 @@ def _default_model(resolved: Table) -> str:
 
 def _resolve_stage(name: str, table: Table) -> Table:
     if table.get("use") is None:
-        raise RecipeError(f"recipe.{name}", "has no 'use'", f"Choose one of: {', '.join(sorted(REGISTRIES[name]))}")
+        raise RecipeError(
+            f"recipe.{name}",
+            "has no 'use'",
+            f"Choose one of: {', '.join(sorted(REGISTRIES[name]))}",
+        )
     if name == "model" and table["use"] == "custom":
         return table
     function = find(name, table["use"])

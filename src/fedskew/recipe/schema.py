@@ -30,7 +30,11 @@ class Option:
         >>> Option("lr", float, 0.1).text, Option("how", Literal["a", "b"], required=True).text
         ('float = 0.1', "'a' | 'b', required")
         """
-        return f"{type_text(self.kind)}, required" if self.required else f"{type_text(self.kind)} = {self.default!r}"
+        return (
+            f"{type_text(self.kind)}, required"
+            if self.required
+            else f"{type_text(self.kind)} = {self.default!r}"
+        )
 
 
 def options_of(source: Any) -> Mapping[str, Option]:
@@ -44,7 +48,10 @@ def options_of(source: Any) -> Mapping[str, Option]:
         source = source.step
     if inspect.isclass(source) and dataclasses.is_dataclass(source):
         hints = typing.get_type_hints(source)
-        return {f.name: _option(f.name, hints[f.name], f.default, dataclasses.MISSING) for f in dataclasses.fields(source)}
+        return {
+            f.name: _option(f.name, hints[f.name], f.default, dataclasses.MISSING)
+            for f in dataclasses.fields(source)
+        }
     return _of_function(source)
 
 
@@ -59,8 +66,9 @@ def _of_function(function: Callable[..., Any]) -> Mapping[str, Option]:
 
 
 def _evaluated(annotation: Any, scope: Mapping[str, Any]) -> Any:
-    """Annotations are text under ``from __future__ import annotations``; evaluated one by one, so that a type which is only
-    imported for type checking elsewhere in the signature does no harm."""
+    """Annotations are text under ``from __future__ import annotations``; evaluated one by one, so
+    that a type which is only imported for type checking elsewhere in the signature does no harm.
+    """
     if annotation is inspect.Parameter.empty:
         return Any
     return eval(annotation, dict(scope)) if isinstance(annotation, str) else annotation
@@ -81,9 +89,17 @@ def type_text(kind: Any) -> str:
         return " | ".join(repr(a) for a in arguments)
     if origin in (typing.Union, types.UnionType):
         return " | ".join(type_text(a) for a in arguments)
-    if origin in (tuple, list) or (isinstance(origin, type) and issubclass(origin, typing.Sequence)):
+    if origin in (tuple, list) or (
+        isinstance(origin, type) and issubclass(origin, typing.Sequence)
+    ):
         return f"list of {type_text(arguments[0])}" if arguments else "list"
-    return "none" if kind is type(None) else "any" if kind is Any else str(getattr(kind, "__name__", kind))
+    return (
+        "none"
+        if kind is type(None)
+        else "any"
+        if kind is Any
+        else str(getattr(kind, "__name__", kind))
+    )
 
 
 def check_value(where: str, option: Option, value: Any) -> Any:
@@ -107,7 +123,9 @@ def _fit(kind: Any, value: Any) -> tuple[bool, Any]:
     if origin in (typing.Union, types.UnionType):
         tried = [_fit(a, value) for a in arguments]
         return next(((True, v) for ok, v in tried if ok), (False, value))
-    if origin in (tuple, list) or (isinstance(origin, type) and issubclass(origin, typing.Sequence)):
+    if origin in (tuple, list) or (
+        isinstance(origin, type) and issubclass(origin, typing.Sequence)
+    ):
         return _fit_list(arguments, value)
     if kind is float:
         return (True, float(value)) if _number(value) else (False, value)
@@ -120,7 +138,9 @@ def _fit(kind: Any, value: Any) -> tuple[bool, Any]:
 
 def _number(value: Any) -> bool:
     """Whether it can become a float: an integer of 400 digits cannot."""
-    return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**308)
+    return isinstance(value, float) or (
+        isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**308
+    )
 
 
 def _fit_list(arguments: tuple[Any, ...], value: Any) -> tuple[bool, Any]:

@@ -15,12 +15,34 @@
 Nothing here is pickled: reading a folder from a stranger cannot run code.
 """
 
-from fedskew.records.files import disk_errors, no_nan, no_none, read_json, write_atomically, write_json
-from fedskew.records.folder import CHECKPOINT, CLIENTS, FINAL, RECIPE, RESULT, RUN, RunFolder, machine_facts
+from fedskew.records.files import (
+    disk_errors,
+    no_nan,
+    no_none,
+    read_json,
+    write_atomically,
+    write_json,
+)
+from fedskew.records.folder import (
+    CHECKPOINT,
+    CLIENTS,
+    FINAL,
+    RECIPE,
+    RESULT,
+    RUN,
+    RunFolder,
+    machine_facts,
+)
 from fedskew.records.labels import LABELS, labels_bytes, read_labels
 from fedskew.records.references import COMPUTED, REFERENCES, read_references, write_references
 from fedskew.records.rounds import ROUNDS, line_of, read_rounds, record_of
-from fedskew.records.tensors import VERSION, checkpoint_bytes, model_bytes, read_checkpoint, read_model
+from fedskew.records.tensors import (
+    VERSION,
+    checkpoint_bytes,
+    model_bytes,
+    read_checkpoint,
+    read_model,
+)
 
 __all__ = [
     "CHECKPOINT", "CLIENTS", "COMPUTED", "FINAL", "LABELS", "RECIPE", "REFERENCES", "RESULT", "ROUNDS", "RUN", "VERSION",

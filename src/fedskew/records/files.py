@@ -20,7 +20,11 @@ def disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = "Free some space, then use --resume" if error.errno == errno.ENOSPC else "Choose another --out"
+        remedy = (
+            "Free some space, then use --resume"
+            if error.errno == errno.ENOSPC
+            else "Choose another --out"
+        )
         raise RunFolderError(str(path), error.strerror or str(error), remedy) from None
 
 
@@ -48,7 +52,9 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf8"))
     except (OSError, ValueError) as error:
-        raise RunFolderError(str(path), f"cannot be read ({error})", "Remove the folder and run again") from None
+        raise RunFolderError(
+            str(path), f"cannot be read ({error})", "Remove the folder and run again"
+        ) from None
     if not isinstance(content, dict):
         raise RunFolderError(str(path), "is not a JSON object", "Remove the folder and run again")
     return content
@@ -64,7 +70,9 @@ def no_nan(value: Any) -> Any:
 
 
 def no_none(value: Any) -> Any:
-    """TOML has no null: an option that is None is left out and becomes None again when it is read."""
+    """TOML has no null: an option that is None is left out and becomes None again when it is
+    read.
+    """
     if isinstance(value, Mapping):
         return {k: no_none(v) for k, v in value.items() if v is not None}
     return [no_none(v) for v in value] if isinstance(value, list | tuple) else value

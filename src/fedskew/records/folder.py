@@ -58,7 +58,11 @@ def _commit() -> str:
     try:
         folder = Path(__file__).resolve().parent
         done = subprocess.run(
-            ["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True
+            ["git", "-C", str(folder), "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return ""
@@ -68,7 +72,9 @@ def _commit() -> str:
 class RunFolder:
     """The folder of one run, open for writing. Only one process at a time can hold it."""
 
-    def __init__(self, path: Path, recipe: Mapping[str, Any], seed: int, *, resume: bool = False) -> None:
+    def __init__(
+        self, path: Path, recipe: Mapping[str, Any], seed: int, *, resume: bool = False
+    ) -> None:
         self.path, self.recipe, self.seed = path, recipe, seed
         self.mark = f"{fingerprint(recipe)}-{seed}"
         self._rounds: IO[str] | None = None
@@ -76,17 +82,25 @@ class RunFolder:
             if path.exists() and not path.is_dir():
                 raise RunFolderError(str(path), "is a file", "Choose another --out")
             if not resume and path.is_dir() and _contents(path):
-                raise RunFolderError(str(path), "exists and is not empty", "Use --resume to go on with it, or another --out")
+                raise RunFolderError(
+                    str(path),
+                    "exists and is not empty",
+                    "Use --resume to go on with it, or another --out",
+                )
             path.mkdir(parents=True, exist_ok=True)
             self._lock = open(path / ".lock", "w")  # noqa: SIM115 (held until close)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock.close()
-            raise RunFolderError(str(path), "another process is writing to it", "Wait for it, or use another --out") from None
+            raise RunFolderError(
+                str(path), "another process is writing to it", "Wait for it, or use another --out"
+            ) from None
 
     def restore(self) -> State | None:
-        """The state to go on from; None if there is nothing yet. Records behind the checkpoint are cut off: they come again."""
+        """The state to go on from; None if there is nothing yet. Records behind the checkpoint
+        are cut off: they come again.
+        """
         run_json = self.path / RUN
         if run_json.is_file():
             self._check_same_run(read_json(run_json))
@@ -106,11 +120,17 @@ class RunFolder:
 
     def _check_same_run(self, known: Mapping[str, Any]) -> None:
         if known.get("mark") != self.mark:
-            remedy = f"Run {self.path / RECIPE} with --seed {known.get('seed')}, or choose another --out"
+            remedy = (
+                f"Run {self.path / RECIPE} with --seed {known.get('seed')}, or choose another --out"
+            )
             raise RunFolderError(str(self.path), "belongs to another recipe or seed", remedy)
         if known.get("fedskew") != VERSION:
             remedy = "Install that version, or start again in another --out"
-            raise RunFolderError(str(self.path), f"was written by fedskew {known.get('fedskew')}, this is {VERSION}", remedy)
+            raise RunFolderError(
+                str(self.path),
+                f"was written by fedskew {known.get('fedskew')}, this is {VERSION}",
+                remedy,
+            )
 
     def _cut_rounds(self, last: int) -> None:
         path = self.path / ROUNDS
@@ -121,7 +141,9 @@ class RunFolder:
             if expected > last:
                 break
             if not _is_record(line, expected):
-                raise RunFolderError(f"{path}:{expected + 1}", "damaged record", "Remove the folder and run again")
+                raise RunFolderError(
+                    f"{path}:{expected + 1}", "damaged record", "Remove the folder and run again"
+                )
             kept.append(line)
         if len(kept) != last + 1:
             what = f"holds {len(kept)} rounds, the checkpoint {last + 1}"
@@ -134,11 +156,14 @@ class RunFolder:
         """Write what the run is, once."""
         if not (self.path / RUN).is_file():
             identity = {"name": self.recipe["name"], "seed": self.seed, "mark": self.mark}
-            write_json(self.path / RUN, {**identity, **machine_facts(), **facts})  # first: it makes this a run folder
+            # first: it makes this a run folder
+            write_json(self.path / RUN, {**identity, **machine_facts(), **facts})
         if not (self.path / RECIPE).is_file():
             write_atomically(self.path / RECIPE, tomli_w.dumps(no_none(self.recipe)).encode())
 
-    def keep_labels(self, counts: Ints, classes: Sequence[str], names: Sequence[str] | None) -> None:
+    def keep_labels(
+        self, counts: Ints, classes: Sequence[str], names: Sequence[str] | None
+    ) -> None:
         """Write who has how many examples of what, once."""
         if not (self.path / LABELS).is_file():
             write_atomically(self.path / LABELS, labels_bytes(counts, classes, names))
@@ -155,8 +180,12 @@ class RunFolder:
         """Replace the checkpoint."""
         write_atomically(self.path / CHECKPOINT, checkpoint_bytes(state, self.mark))
 
-    def finish(self, models: Params, layout: Layout, clients: Mapping[str, Any], result: Mapping[str, Any]) -> None:
-        """The final model, the per-client results and the summary; the summary comes last and marks the run complete."""
+    def finish(
+        self, models: Params, layout: Layout, clients: Mapping[str, Any], result: Mapping[str, Any]
+    ) -> None:
+        """The final model, the per-client results and the summary; the summary comes last and
+        marks the run complete.
+        """
         write_atomically(self.path / FINAL, model_bytes(models, layout))
         write_json(self.path / CLIENTS, clients)
         write_json(self.path / RESULT, result)
@@ -171,7 +200,11 @@ class RunFolder:
 
 def _contents(folder: Path) -> list[Path]:
     """What a folder holds besides the lock and half-written files of a run that was killed."""
-    return [p for p in folder.iterdir() if p.name != ".lock" and not (p.name.startswith(".") and p.name.endswith(".tmp"))]
+    return [
+        p
+        for p in folder.iterdir()
+        if p.name != ".lock" and not (p.name.startswith(".") and p.name.endswith(".tmp"))
+    ]
 
 
 def _is_record(line: bytes, round: int) -> bool:

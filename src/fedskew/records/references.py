@@ -1,6 +1,8 @@
-"""``references.json`` of a run with one global model: the rows its personalised rivals are shown with, one after the other.
+"""``references.json`` of a run with one global model: the rows its personalised rivals are shown
+with, one after the other.
 
-``{row: {"accuracy": [per client, null = no test examples], "test_examples": [per client]}}``, or ``{row: {"failed": why}}``.
+``{row: {"accuracy": [per client, null = no test examples], "test_examples": [per client]}}``, or
+``{row: {"failed": why}}``.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ def read_references(folder: Path) -> dict[str, dict[str, Any]]:
         return {}
     rows = read_json(path)
     if not all(_is_row(row) for row in rows.values()):
-        raise RunFolderError(str(path), "is damaged", "Remove this file; fedskew compare makes it again")
+        raise RunFolderError(
+            str(path), "is damaged", "Remove this file; fedskew compare makes it again"
+        )
     return rows
 
 
@@ -39,6 +43,12 @@ def _is_row(row: Any) -> bool:
     if "failed" in row:
         return True
     accuracy, examples = row.get("accuracy"), row.get("test_examples")
-    if not isinstance(accuracy, list) or not isinstance(examples, list) or len(accuracy) != len(examples):
+    if (
+        not isinstance(accuracy, list)
+        or not isinstance(examples, list)
+        or len(accuracy) != len(examples)
+    ):
         return False
-    return all(a is None or isinstance(a, int | float) for a in accuracy) and all(isinstance(n, int) for n in examples)
+    return all(a is None or isinstance(a, int | float) for a in accuracy) and all(
+        isinstance(n, int) for n in examples
+    )

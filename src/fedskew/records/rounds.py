@@ -28,7 +28,10 @@ def line_of(record: RoundRecord) -> str:
         "cost": list(dataclasses.astuple(record.cost)),
         "client_accuracy": record.client_accuracy,
         "client_loss": record.client_loss,
-        "times": {"seconds": round(record.seconds, 6), "clients": {c: round(s, 6) for c, s in record.client_seconds.items()}},
+        "times": {
+            "seconds": round(record.seconds, 6),
+            "clients": {c: round(s, 6) for c, s in record.client_seconds.items()},
+        },
     }
     if not math.isnan(record.measured_joules):
         content["times"]["joules"] = record.measured_joules
@@ -54,13 +57,16 @@ def record_of(line: str) -> RoundRecord:
         client_seconds={int(c): float(v) for c, v in raw["times"]["clients"].items()},
         cost=Cost(*(number(v) for v in raw.get("cost", ()))),
         measured_joules=number(raw["times"].get("joules")),
-        client_accuracy=number(raw.get("client_accuracy")),  # folders written before 0.1.0 was released have none
+        # folders written before 0.1.0 was released have none
+        client_accuracy=number(raw.get("client_accuracy")),
         client_loss=number(raw.get("client_loss")),
     )
 
 
 def read_rounds(folder: Path) -> list[RoundRecord]:
-    """All whole records of a run folder; a half-written last line, as a kill leaves it, is passed over."""
+    """All whole records of a run folder; a half-written last line, as a kill leaves it, is
+    passed over.
+    """
     path = folder / ROUNDS
     if not path.is_file():
         return []
@@ -70,5 +76,7 @@ def read_rounds(folder: Path) -> list[RoundRecord]:
         try:
             records.append(record_of(line))
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise RunFolderError(f"{path}:{number}", "damaged record", "Remove the folder and run again") from None
+            raise RunFolderError(
+                f"{path}:{number}", "damaged record", "Remove the folder and run again"
+            ) from None
     return records

@@ -21,9 +21,11 @@ VERSION = __version__
 
 
 def _flatten(prefix: str, value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
-    """Move arrays out of a nested value into ``arrays``; what stays is JSON with a marker in their place.
+    """Move arrays out of a nested value into ``arrays``; what stays is JSON with a marker in their
+    place.
 
-    Tuples come back as lists and numpy scalars as Python numbers; names must be strings, as memory is read back by name.
+    Tuples come back as lists and numpy scalars as Python numbers; names must be strings, as memory
+    is read back by name.
     """
     if isinstance(value, np.ndarray):
         name = f"{len(arrays)}:{prefix}"  # the number keeps "a/b" and {"a": {"b": ...}} apart
@@ -33,7 +35,11 @@ def _flatten(prefix: str, value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         return value.item()
     if isinstance(value, Mapping):
         if not all(isinstance(k, str) for k in value):
-            raise RunFolderError(prefix, f"has names that are not strings: {list(value)[:3]}", "Use strings in a rule's memory")
+            raise RunFolderError(
+                prefix,
+                f"has names that are not strings: {list(value)[:3]}",
+                "Use strings in a rule's memory",
+            )
         return {"table": {str(k): _flatten(f"{prefix}/{k}", v, arrays) for k, v in value.items()}}
     if isinstance(value, list | tuple):
         return {"list": [_flatten(f"{prefix}/{i}", v, arrays) for i, v in enumerate(value)]}
@@ -56,9 +62,13 @@ def checkpoint_bytes(state: State, mark: str) -> bytes:
     fields = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
     for name in ("signal", "clustering"):
         if fields[name] is not None:
-            fields[name] = {f.name: getattr(fields[name], f.name) for f in dataclasses.fields(fields[name])}
+            fields[name] = {
+                f.name: getattr(fields[name], f.name) for f in dataclasses.fields(fields[name])
+            }
     content = {name: _flatten(name, value, arrays) for name, value in fields.items()}
-    return save_tensors(arrays, {"fedskew": json.dumps({"mark": mark, "version": VERSION, "state": content})})
+    return save_tensors(
+        arrays, {"fedskew": json.dumps({"mark": mark, "version": VERSION, "state": content})}
+    )
 
 
 def read_checkpoint(path: Path, mark: str) -> State:
@@ -69,12 +79,20 @@ def read_checkpoint(path: Path, mark: str) -> State:
             meta = json.loads(file.metadata()["fedskew"])
         fields = {name: _unflatten(value, arrays) for name, value in meta["state"].items()}
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-        raise RunFolderError(str(path), f"not a readable checkpoint ({error})", "Remove it to start again") from None
+        raise RunFolderError(
+            str(path), f"not a readable checkpoint ({error})", "Remove it to start again"
+        ) from None
     if meta["mark"] != mark:
-        raise RunFolderError(str(path), "belongs to another recipe", "Use the recipe.toml beside it, or another --out")
+        raise RunFolderError(
+            str(path),
+            "belongs to another recipe",
+            "Use the recipe.toml beside it, or another --out",
+        )
     if meta["version"] != VERSION:
         remedy = "Install that version, or start again in another --out"
-        raise RunFolderError(str(path), f"was written by fedskew {meta['version']}, this is {VERSION}", remedy)
+        raise RunFolderError(
+            str(path), f"was written by fedskew {meta['version']}, this is {VERSION}", remedy
+        )
     for name, kind in (("signal", Signal), ("clustering", Clustering)):
         if fields[name] is not None:
             fields[name] = kind(**fields[name])
@@ -90,7 +108,9 @@ def model_bytes(models: Params, layout: Layout) -> bytes:
         for name, array in layout.unpack(vector).items()
     }
     layout_rows = [[b.name, list(b.shape), b.kind] for b in layout.blocks]
-    return save_tensors(tensors, {"fedskew": json.dumps({"slots": len(models), "layout": layout_rows})})
+    return save_tensors(
+        tensors, {"fedskew": json.dumps({"slots": len(models), "layout": layout_rows})}
+    )
 
 
 def read_model(path: Path) -> tuple[Params, Layout]:
@@ -101,7 +121,12 @@ def read_model(path: Path) -> tuple[Params, Layout]:
             layout = Layout.of([(name, shape, kind) for name, shape, kind in meta["layout"]])
             prefix = "" if meta["slots"] == 1 else "{}/"
             models = [
-                np.concatenate([file.get_tensor(prefix.format(slot) + b.name).reshape(-1) for b in layout.blocks])
+                np.concatenate(
+                    [
+                        file.get_tensor(prefix.format(slot) + b.name).reshape(-1)
+                        for b in layout.blocks
+                    ]
+                )
                 for slot in range(meta["slots"])
             ]
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:

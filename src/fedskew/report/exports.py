@@ -1,4 +1,6 @@
-"""Runs handed to other tools: Parquet tables, MLflow, TensorBoard. Each library is imported only when it is asked for."""
+"""Runs handed to other tools: Parquet tables, MLflow, TensorBoard. Each library is imported only
+when it is asked for.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,18 @@ LONGEST_PARAM = 250  # characters MLflow accepts everywhere
 
 
 def to_mlflow(comparison: Comparison, uri: str, *, experiment: str = "fedskew") -> int:
-    """Log every run (parameters, a metric per round, final scores) to an MLflow store; returns the number of runs."""
+    """Log every run (parameters, a metric per round, final scores) to an MLflow store; returns
+    the number of runs.
+    """
     mlflow = _import("mlflow", "MLflow", "mlflow-skinny")
     try:
         mlflow.set_tracking_uri(uri)
         mlflow.set_experiment(experiment)
     except Exception as error:  # whatever the store is, MLflow says what is wrong with it
         what = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"export --mlflow {uri}", what, "Give a store that MLflow can open") from error
+        raise DataError(
+            f"export --mlflow {uri}", what, "Give a store that MLflow can open"
+        ) from error
     number = 0
     for label, history in _runs(comparison):
         with mlflow.start_run(run_name=f"{label}, seed {history.seed}"):
@@ -33,13 +39,17 @@ def to_mlflow(comparison: Comparison, uri: str, *, experiment: str = "fedskew") 
             mlflow.log_params({"seed": history.seed, **flat(history.recipe)})
             for step, metrics in metrics_by_round(history):
                 mlflow.log_metrics(metrics, step=step)
-            mlflow.log_metrics({f"score/{key}": value for key, value in _known(scores_of(history)).items()})
+            mlflow.log_metrics(
+                {f"score/{key}": value for key, value in _known(scores_of(history)).items()}
+            )
         number += 1
     return number
 
 
 def to_tensorboard(comparison: Comparison, folder: Path) -> int:
-    """Write event files, one folder per run, that ``tensorboard --logdir`` reads; returns the number of runs."""
+    """Write event files, one folder per run, that ``tensorboard --logdir`` reads; returns the
+    number of runs.
+    """
     writer_class = _import("torch.utils.tensorboard", "TensorBoard", "tensorboard").SummaryWriter
     number = 0
     for label, history in _runs(comparison):
@@ -60,7 +70,9 @@ def to_parquet(comparison: Comparison, folder: Path) -> list[Path]:
         for path in paths:
             parquet.write_table(comparison.arrow(path.stem), path)
     except OSError as error:
-        raise DataError(str(folder), error.strerror or str(error), "Choose another folder") from None
+        raise DataError(
+            str(folder), error.strerror or str(error), "Choose another folder"
+        ) from None
     return paths
 
 
@@ -78,7 +90,11 @@ def flat(recipe: Mapping[str, Any]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for key, value in recipe.items():
-        inside = {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
+        inside = (
+            {f"{key}.{k}": v for k, v in value.items()}
+            if isinstance(value, Mapping)
+            else {key: value}
+        )
         found |= {name: str(v)[:LONGEST_PARAM] for name, v in inside.items()}
     return found
 

@@ -1,6 +1,8 @@
-"""The report while runs go on: the same page on this machine's loopback address, read from the run folders as they grow.
+"""The report while runs go on: the same page on this machine's loopback address, read from the run
+folders as they grow.
 
-Nothing is computed unless a browser asks, and then at most a tenth of the time, so that watching does not slow the runs down.
+Nothing is computed unless a browser asks, and then at most a tenth of the time, so that watching
+does not slow the runs down.
 """
 
 from __future__ import annotations
@@ -42,7 +44,11 @@ class Watched:
         references: bool | None = None,
     ) -> None:
         self._folders, self._labels, self._references = folders, labels, references
-        self._options: Mapping[str, Any] = {"budget": budget, "target": target, "commands": commands}
+        self._options: Mapping[str, Any] = {
+            "budget": budget,
+            "target": target,
+            "commands": commands,
+        }
         self._done: dict[Path, History] = {}
         self._groups = Groups()
         self._lock = threading.Lock()
@@ -58,19 +64,27 @@ class Watched:
             began = self.asked = time.monotonic()
             if began >= self._next or (self.over and not self.sent_last):
                 self._make()
-                self._next = time.monotonic() + min(SLOWEST_SECONDS, max(0.5, (time.monotonic() - began) / SHARE))
+                self._next = time.monotonic() + min(
+                    SLOWEST_SECONDS, max(0.5, (time.monotonic() - began) / SHARE)
+                )
             return self._version, self._payload
 
     def _make(self) -> None:
         last = self.over
-        histories = [history for folder in self._folders if (history := self._read(folder)) is not None]
+        histories = [
+            history for folder in self._folders if (history := self._read(folder)) is not None
+        ]
         if histories:
             try:
                 comparison = Comparison.of(histories, self._labels, references=self._references)
-                self._payload = payload_of(comparison, live=not last, groups=self._groups, **self._options)
+                self._payload = payload_of(
+                    comparison, live=not last, groups=self._groups, **self._options
+                )
                 self._version += 1
             except FedskewError as error:
-                self._payload = (self._payload or {}) | {"notes": [str(error)]} if self._payload else None
+                self._payload = (
+                    (self._payload or {}) | {"notes": [str(error)]} if self._payload else None
+                )
         self.sent_last = last
 
     def _read(self, folder: Path) -> History | None:
@@ -87,16 +101,15 @@ class Watched:
         return history if history.rounds else None
 
 
-WAITING = (
-    "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=1><title>fedskew</title><p>Waiting for the first round"
-)
+WAITING = "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=1><title>fedskew</title><p>Waiting for the first round"
 
 
 def _handler(watched: Watched) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             host = self.headers.get("Host", "").rpartition(":")[0]
-            if host not in ("127.0.0.1", "localhost"):  # another site's name that points here must not read the runs
+            # another site's name that points here must not read the runs
+            if host not in ("127.0.0.1", "localhost"):
                 return self._send(403, "text/plain", b"wrong host")
             version, payload = watched.newest()
             if self.path == "/":
@@ -107,11 +120,20 @@ def _handler(watched: Watched) -> type[BaseHTTPRequestHandler]:
             tag = f'"{version}"'
             if self.headers.get("If-None-Match") == tag:
                 return self._send(304, "application/json", b"", tag)
-            return self._send(200, "application/json", json.dumps(plain(payload), separators=(",", ":")).encode(), tag)
+            return self._send(
+                200,
+                "application/json",
+                json.dumps(plain(payload), separators=(",", ":")).encode(),
+                tag,
+            )
 
         def _send(self, status: int, kind: str, body: bytes, tag: str = "") -> None:
             self.send_response(status)
-            for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), "Cache-Control": "no-store"}.items():
+            for name, value in {
+                "Content-Type": kind,
+                "Content-Length": str(len(body)),
+                "Cache-Control": "no-store",
+            }.items():
                 self.send_header(name, value)
             if tag:
                 self.send_header("ETag", tag)
@@ -126,10 +148,14 @@ def _handler(watched: Watched) -> type[BaseHTTPRequestHandler]:
 
 @contextmanager
 def live_page(watched: Watched, say: Callable[[str], None]) -> Iterator[str]:
-    """Serve the page on a free loopback port as long as the block runs; ``say`` is told the address."""
+    """Serve the page on a free loopback port as long as the block runs; ``say`` is told the
+    address.
+    """
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(watched))
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True
+    )
     thread.start()
     address = f"http://127.0.0.1:{server.server_address[1]}/"
     say(address)
@@ -138,7 +164,11 @@ def live_page(watched: Watched, say: Callable[[str], None]) -> Iterator[str]:
     finally:
         watched.over = True
         deadline = time.monotonic() + LINGER_SECONDS
-        while time.monotonic() < deadline and not watched.sent_last and time.monotonic() - watched.asked < LINGER_SECONDS:
+        while (
+            time.monotonic() < deadline
+            and not watched.sent_last
+            and time.monotonic() - watched.asked < LINGER_SECONDS
+        ):
             time.sleep(0.05)
         time.sleep(0.2 if watched.asked else 0.0)  # the last answer is still on its way
         server.shutdown()

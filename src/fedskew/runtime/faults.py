@@ -1,4 +1,6 @@
-"""Makes clients unavailable, slow, silent or corrupt on purpose, around any runtime. Same seed, same faults."""
+"""Makes clients unavailable, slow, silent or corrupt on purpose, around any runtime. Same seed,
+same faults.
+"""
 
 from __future__ import annotations
 
@@ -33,25 +35,33 @@ class Faults:
     """What goes wrong, each as a probability per client and round unless said otherwise."""
 
     available: float = 1.0  # a client can be asked at all
-    trace: str = ""  # JSON file: list of rounds, each the list of clients that are there; repeats when it ends
+    # JSON file: list of rounds, each the list of clients that are there; repeats when it ends
+    trace: str = ""
     dropout: float = 0.0  # receives the model, never answers
     nan: float = 0.0  # answers with NaN in its parameters
     inf: float = 0.0  # answers with infinities
     wrong_shape: float = 0.0  # answers with a vector of another length
     slow_share: float = 0.0  # share of clients that are slow, fixed for the run
     slow_factor: float = 10.0  # how much slower they are
-    seconds_per_example: float = 0.001  # simulated compute time, where the population does not give its own
+    # simulated compute time, where the population does not give its own
+    seconds_per_example: float = 0.001
     deadline_seconds: float = 0.0  # simulated; 0 = none. Later replies are not used
 
     def __post_init__(self) -> None:
         for name in ("available", "dropout", "nan", "inf", "wrong_shape", "slow_share"):
             if not 0 <= getattr(self, name) <= 1:
-                raise RecipeError(f"faults.{name}", f"{getattr(self, name)} is not a probability", "Give a number from 0 to 1")
+                raise RecipeError(
+                    f"faults.{name}",
+                    f"{getattr(self, name)} is not a probability",
+                    "Give a number from 0 to 1",
+                )
 
     @property
     def any(self) -> bool:
         """Whether anything can go wrong at all."""
-        return self != replace(Faults(), seconds_per_example=self.seconds_per_example, slow_factor=self.slow_factor)
+        return self != replace(
+            Faults(), seconds_per_example=self.seconds_per_example, slow_factor=self.slow_factor
+        )
 
 
 def read_trace(path: str, num_clients: int) -> list[Bools]:
@@ -61,9 +71,17 @@ def read_trace(path: str, num_clients: int) -> list[Bools]:
         masks = [np.isin(np.arange(num_clients), np.asarray(ids, np.int64)) for ids in rounds]
         legal = all(0 <= int(i) < num_clients for ids in rounds for i in ids)
     except (OSError, ValueError, TypeError) as error:
-        raise RecipeError("faults.trace", f"cannot read {path}: {error}", "Give a JSON list of lists of client ids") from None
+        raise RecipeError(
+            "faults.trace",
+            f"cannot read {path}: {error}",
+            "Give a JSON list of lists of client ids",
+        ) from None
     if not masks or not legal:
-        raise RecipeError("faults.trace", f"{path} is empty or names clients outside 0..{num_clients - 1}", "Correct the file")
+        raise RecipeError(
+            "faults.trace",
+            f"{path} is empty or names clients outside 0..{num_clients - 1}",
+            "Correct the file",
+        )
     return masks
 
 
@@ -79,13 +97,19 @@ class FaultyRuntime:
     def describe(self) -> Description:
         """As the inner runtime; slow clients are known to be slow."""
         known = self._inner.describe()
-        return replace(known, population=self._slowed(known.population)) if self._slow.any() else known
+        return (
+            replace(known, population=self._slowed(known.population)) if self._slow.any() else known
+        )
 
     def _slowed(self, population: Population) -> Population:
         factor = np.where(self._slow, self._faults.slow_factor, 1.0)
         pace, delay = population.seconds_per_example, population.delay_seconds
         pace = np.full(population.size, self._faults.seconds_per_example) if pace is None else pace
-        return replace(population, seconds_per_example=factor * pace, delay_seconds=None if delay is None else factor * delay)
+        return replace(
+            population,
+            seconds_per_example=factor * pace,
+            delay_seconds=None if delay is None else factor * delay,
+        )
 
     def initial(self, seed: int) -> Params:
         """As the inner runtime."""
@@ -105,7 +129,9 @@ class FaultyRuntime:
         there = self._inner.available(round)
         if self._trace:
             there = there & self._trace[(round - 1) % len(self._trace)]
-        return there & (stream(self._seed, "availability", round).random(len(there)) < self._faults.available)
+        return there & (
+            stream(self._seed, "availability", round).random(len(there)) < self._faults.available
+        )
 
     def train(
         self,
@@ -120,7 +146,9 @@ class FaultyRuntime:
     ) -> Replies:
         """Train those who will answer in time, then damage some answers."""
         fates = [self._fate(int(client), job, round) for client in clients]
-        useful = [i for i, fate in enumerate(fates) if fate not in ("dropped out", "missed the deadline")]
+        useful = [
+            i for i, fate in enumerate(fates) if fate not in ("dropped out", "missed the deadline")
+        ]
         inner = self._inner.train(
             [clients[i] for i in useful],
             models,
@@ -132,7 +160,9 @@ class FaultyRuntime:
         )
         position = {i: row for row, i in enumerate(useful)}
         replies = [
-            _damaged(inner, position[i], fate) if i in position else Reply(None, failure=fate, sent=False)
+            _damaged(inner, position[i], fate)
+            if i in position
+            else Reply(None, failure=fate, sent=False)
             for i, fate in enumerate(fates)
         ]
         return collect(replies, models.shape[1])
@@ -154,7 +184,9 @@ class FaultyRuntime:
         given = self._population.seconds_per_example
         pace = self._faults.seconds_per_example if given is None else float(given[client])
         examples = job.max_examples or int(self._population.num_examples[client])
-        return job.epochs * examples * pace * (self._faults.slow_factor if self._slow[client] else 1.0)
+        return (
+            job.epochs * examples * pace * (self._faults.slow_factor if self._slow[client] else 1.0)
+        )
 
     def evaluate(self, models: Params) -> Scores:
         """As the inner runtime."""
@@ -172,7 +204,9 @@ class FaultyRuntime:
         round: int = 0,
     ) -> Scores:
         """As the inner runtime."""
-        return self._inner.evaluate_clients(clients, models, start, which, max_examples=max_examples, seed=seed, round=round)
+        return self._inner.evaluate_clients(
+            clients, models, start, which, max_examples=max_examples, seed=seed, round=round
+        )
 
     def best_fit(self, clients: Ids, models: Params) -> Floats:
         """As the inner runtime."""

@@ -1,4 +1,6 @@
-"""Another runtime whose clients work alone, one at a time, with a meter read before and after each (``run.energy``)."""
+"""Another runtime whose clients work alone, one at a time, with a meter read before and after
+each (``run.energy``).
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,25 @@ from typing import Literal
 import numpy as np
 
 from fedskew.accounting.energy import WATTS, Meter
-from fedskew.types import Auxiliary, Bools, Description, Floats, Ids, Ints, LocalJob, Params, Replies, Runtime, Scores
+from fedskew.types import (
+    Auxiliary,
+    Bools,
+    Description,
+    Floats,
+    Ids,
+    Ints,
+    LocalJob,
+    Params,
+    Replies,
+    Runtime,
+    Scores,
+)
 
 
 class MeteredRuntime:
-    """Trains and evaluates clients one by one through ``inner``; what they spent is kept until :meth:`take_joules`."""
+    """Trains and evaluates clients one by one through ``inner``; what they spent is kept until
+    :meth:`take_joules`.
+    """
 
     def __init__(self, inner: Runtime, meter: Meter) -> None:
         self._inner, self._meter, self._joules = inner, meter, 0.0
@@ -24,7 +40,9 @@ class MeteredRuntime:
         return spent
 
     def _stop(self, client: int) -> None:
-        self._joules += self._meter.stop(WATTS if self._watts is None else float(self._watts[client]))
+        self._joules += self._meter.stop(
+            WATTS if self._watts is None else float(self._watts[client])
+        )
 
     def describe(self) -> Description:
         """As the inner runtime."""
@@ -58,9 +76,17 @@ class MeteredRuntime:
         for i, client in enumerate(clients):
             added = None if corrections is None else corrections[i : i + 1]
             self._meter.start()
-            parts.append(self._inner.train([client], models, [start[i]], job, seed=seed, round=round, corrections=added))
+            parts.append(
+                self._inner.train(
+                    [client], models, [start[i]], job, seed=seed, round=round, corrections=added
+                )
+            )
             self._stop(int(client))
-        return _joined(parts) if parts else self._inner.train([], models, [], job, seed=seed, round=round)
+        return (
+            _joined(parts)
+            if parts
+            else self._inner.train([], models, [], job, seed=seed, round=round)
+        )
 
     def evaluate(self, models: Params) -> Scores:
         """As the inner runtime: the server's own work is not metered."""
@@ -77,7 +103,9 @@ class MeteredRuntime:
         seed: int = 0,
         round: int = 0,
     ) -> Scores:
-        """Losses that a rule asks for are metered client by client; test sets, which exist for us alone, are not."""
+        """Losses that a rule asks for are metered client by client; test sets, which exist for
+        us alone, are not.
+        """
         options = {"max_examples": max_examples, "seed": seed, "round": round}
         if which == "test" or not len(clients):
             return self._inner.evaluate_clients(clients, models, start, which, **options)
@@ -86,7 +114,12 @@ class MeteredRuntime:
             self._meter.start()
             parts.append(self._inner.evaluate_clients([client], models, [slot], which, **options))
             self._stop(int(client))
-        return Scores(*(np.concatenate([getattr(p, f) for p in parts]) for f in ("loss", "accuracy", "num_examples")))
+        return Scores(
+            *(
+                np.concatenate([getattr(p, f) for p in parts])
+                for f in ("loss", "accuracy", "num_examples")
+            )
+        )
 
     def best_fit(self, clients: Ids, models: Params) -> Floats:
         """Metered client by client."""

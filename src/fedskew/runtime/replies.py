@@ -1,4 +1,6 @@
-"""The border where replies are checked: whatever a client sent becomes a row that is usable, or a reason why it is not."""
+"""The border where replies are checked: whatever a client sent becomes a row that is usable, or
+a reason why it is not.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ class Trained(NamedTuple):
 
 
 def all_finite(vector: Params) -> bool:
-    """Whether no entry is NaN or infinite. One dot product decides almost always (15 us for 200,000 numbers).
+    """Whether no entry is NaN or infinite. One dot product decides almost always (15 us for 200,000
+    numbers).
 
     >>> all_finite(np.array([1, np.inf], np.float32)), all_finite(np.ones(3, np.float32))
     (False, True)
@@ -69,7 +72,8 @@ def why_unusable(reply: Reply, size: int) -> str:
 def collect(replies: Sequence[Reply], size: int, rows: Params | None = None) -> Replies:
     """Check every reply and stack the usable ones.
 
-    ``rows`` is an (n, D) array that already holds the parameters, to save a copy; rows of unusable replies are zeroed in it.
+    ``rows`` is an (n, D) array that already holds the parameters, to save a copy; rows of unusable
+    replies are zeroed in it.
 
     >>> collect([Reply(np.ones(2, np.float32), 0.5), Reply(None, failure="dropped out")], 2).ok
     array([ True, False])
@@ -83,7 +87,10 @@ def collect(replies: Sequence[Reply], size: int, rows: Params | None = None) -> 
             params[i] = reply.params
     return Replies(
         params=params,
-        loss=np.array([np.nan if why else r.loss for r, why in zip(replies, failures, strict=True)], np.float64),
+        loss=np.array(
+            [np.nan if why else r.loss for r, why in zip(replies, failures, strict=True)],
+            np.float64,
+        ),
         seconds=np.array([reply.seconds for reply in replies], np.float64),
         steps=np.array([reply.steps for reply in replies], np.int64),
         examples=np.array([reply.examples for reply in replies], np.int64),

@@ -1,4 +1,5 @@
-"""A runtime that trains nothing: replies follow a formula. For tests, and for trying a rule out in milliseconds.
+"""A runtime that trains nothing: replies follow a formula. For tests, and for trying a rule out in
+milliseconds.
 
 >>> from fedskew.types import Ids, LocalJob
 >>> runtime = ScriptedRuntime(np.full((3, 2), 5))
@@ -35,7 +36,9 @@ Script = Callable[[int, int, Params], Reply]  # client, round, received model ->
 
 
 class ScriptedRuntime:
-    """Clients with label counts (K, C); training moves the model a little, differently for each client."""
+    """Clients with label counts (K, C); training moves the model a little, differently for each
+    client.
+    """
 
     def __init__(
         self,
@@ -47,7 +50,9 @@ class ScriptedRuntime:
         population: Population | None = None,
     ) -> None:
         self._counts = np.asarray(counts, np.int64)
-        self._layout = layout or Layout.of([("weight", (size - 2,), "weight"), ("bias", (2,), "weight")])
+        self._layout = layout or Layout.of(
+            [("weight", (size - 2,), "weight"), ("bias", (2,), "weight")]
+        )
         self._population = population or Population(self._counts.sum(axis=1))
         self._script = script
 
@@ -79,7 +84,9 @@ class ScriptedRuntime:
         corrections: Params | None = None,
     ) -> Replies:
         """Replies by the script, or a seeded random walk."""
-        rows = [self._reply(int(c), models[s], seed, round) for c, s in zip(clients, start, strict=True)]
+        rows = [
+            self._reply(int(c), models[s], seed, round) for c, s in zip(clients, start, strict=True)
+        ]
         return collect(rows, self._layout.size)
 
     def _reply(self, client: int, model: Params, seed: int, round: int) -> Reply:
@@ -87,7 +94,9 @@ class ScriptedRuntime:
             return self._script(client, round, model)
         rng = stream(seed, "batch", client, round)
         moved = model + rng.normal(scale=0.1, size=len(model)).astype(np.float32)
-        return Reply(moved, float(rng.uniform(0.1, 2)), 0.01, 1, int(self._population.num_examples[client]))
+        return Reply(
+            moved, float(rng.uniform(0.1, 2)), 0.01, 1, int(self._population.num_examples[client])
+        )
 
     def evaluate(self, models: Params) -> Scores:
         """A smooth function of the parameters."""
@@ -108,10 +117,14 @@ class ScriptedRuntime:
         """As :meth:`evaluate`, for each client's model."""
         scores = self.evaluate(models)
         index = np.asarray(start, np.int64)
-        return Scores(scores.loss[index], scores.accuracy[index], self._population.num_examples[list(clients)])
+        return Scores(
+            scores.loss[index], scores.accuracy[index], self._population.num_examples[list(clients)]
+        )
 
     def best_fit(self, clients: Ids, models: Params) -> Floats:
-        """All examples of a client under one model: the one :meth:`evaluate_clients` gives the lowest loss."""
+        """All examples of a client under one model: the one :meth:`evaluate_clients` gives the
+        lowest loss.
+        """
         n, slots = len(clients), len(models)
         who, which = np.repeat(np.asarray(clients, np.int64), slots), np.tile(np.arange(slots), n)
         scores = self.evaluate_clients(who, models, which, "train")

@@ -1,6 +1,8 @@
-"""Who trains in this round: ``select(view, rng, *, options) -> client ids``. A recipe may also name "module:function".
+"""Who trains in this round: ``select(view, rng, *, options) -> client ids``. A recipe may also name
+"module:function".
 
-:mod:`groups` is what several rules share: clients by cluster. Label-balanced sets are found by :mod:`fedskew.labels.balance`.
+:mod:`groups` is what several rules share: clients by cluster. Label-balanced sets are found by
+:mod:`fedskew.labels.balance`.
 """
 
 from __future__ import annotations

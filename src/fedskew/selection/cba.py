@@ -1,21 +1,23 @@
-"""Guess each client's label mix from how its returned model reacts to a small balanced set of the server's own, then choose a
-balanced group, trying little-known clients now and then.
+"""Guess each client's label mix from how its returned model reacts to a small balanced set of the
+server's own, then choose a balanced group, trying little-known clients now and then.
 
-Yang, Wang, Zhu, Wang, Qian: "Federated Learning with Class Imbalance Reduction", EUSIPCO 2021 (arXiv 2011.11266), the
-benchmark "CBA" of paper 001; METHODS 4.9. For every model that comes back, with |g_c|^2 the squared gradient of output row c on
-the auxiliary set: R_k = softmax_c(beta |g_c|^2), averaged over the client's visits with forgetting ``rho``; reward
-r_k = 1 / KL(R_k || uniform). A round starts with the best UCB score r_k + lambda sqrt(3 ln t / (2 T_k)), T_k visits so far, and
-adds, m - 1 times, the client that brings the mean of R over the group nearest to uniform.
+Yang, Wang, Zhu, Wang, Qian: "Federated Learning with Class Imbalance Reduction", EUSIPCO 2021
+(arXiv 2011.11266), the benchmark "CBA" of paper 001; METHODS 4.9. For every model that comes back,
+with |g_c|^2 the squared gradient of output row c on the auxiliary set: R_k = softmax_c(beta
+|g_c|^2), averaged over the client's visits with forgetting ``rho``; reward r_k = 1 / KL(R_k ||
+uniform). A round starts with the best UCB score r_k + lambda sqrt(3 ln t / (2 T_k)), T_k visits so
+far, and adds, m - 1 times, the client that brings the mean of R over the group nearest to uniform.
 
 NEEDS AUXILIARY DATA (``data.auxiliary``), which is what paper 001 holds against it.
 
 Differs from the paper:
-- Known to us from METHODS and paper 001, not re-read: constants are METHODS' (beta = 1 after scaling the norms of a client to a
-  maximum of 1, rho = 0.99) and lambda = 1 is ours.
-- The gradient of row c is taken over the whole auxiliary set. It is large for classes the client's model names too often, so R
-  grows with the client's share of a class: correlation 0.97 after 6 rounds of digits with 2 classes a client (0.34 after 1).
-- A client never heard of counts as uniform and has an infinite score: one is tried in every round until all are known. Ties are
-  broken at random.
+- Known to us from METHODS and paper 001, not re-read: constants are METHODS' (beta = 1 after
+  scaling the norms of a client to a maximum of 1, rho = 0.99) and lambda = 1 is ours.
+- The gradient of row c is taken over the whole auxiliary set. It is large for classes the client's
+  model names too often, so R grows with the client's share of a class: correlation 0.97 after 6
+  rounds of digits with 2 classes a client (0.34 after 1).
+- A client never heard of counts as uniform and has an infinite score: one is tried in every round
+  until all are known. Ties are broken at random.
 """
 
 from __future__ import annotations
@@ -37,14 +39,16 @@ def step(
     rho: float = 0.99,
     exploration: float = 1.0,
 ) -> tuple[Ints, Memory]:
-    """A group that seems balanced by how models react to the server's own examples, in the order of choice (EUSIPCO 2021).
+    """A group that seems balanced by how models react to the server's own examples, in the order of
+    choice (EUSIPCO 2021).
 
     ``exploration`` is lambda; ``beta`` and ``rho`` shape what is learnt.
     """
     if not 0 < rho <= 1:
         raise RecipeError("selection.rho", f"{rho} is not between 0 and 1", "Give for example 0.99")
     known = dict(memory) if memory else {"visits": np.zeros(view.size)}
-    there = rng.permutation(np.flatnonzero(view.available))  # the first of equals is then a random one
+    # the first of equals is then a random one
+    there = rng.permutation(np.flatnonzero(view.available))
     m = min(view.budget, len(there))
     if m == 0:
         return there, known
@@ -80,14 +84,28 @@ def group_near_uniform(mixes: Floats, first: int, m: int) -> Ints:
     return chosen
 
 
-def learn(memory: Memory, feedback: Feedback, *, beta: float = 1.0, rho: float = 0.99, exploration: float = 1.0) -> Memory:
-    """Take in the reactions of the models that came back. A model whose reaction is not finite teaches nothing."""
+def learn(
+    memory: Memory,
+    feedback: Feedback,
+    *,
+    beta: float = 1.0,
+    rho: float = 0.99,
+    exploration: float = 1.0,
+) -> Memory:
+    """Take in the reactions of the models that came back. A model whose reaction is not finite
+    teaches nothing.
+    """
     if feedback.class_gradients is None:
         return memory
     usable = np.isfinite(feedback.class_gradients).all(axis=1)
     clients, fresh = feedback.clients[usable], composition(feedback.class_gradients[usable], beta)
-    visits, weight = memory["visits"].copy(), memory.get("weight", np.zeros(len(memory["visits"]))).copy()
-    uniform = np.full((len(visits), feedback.class_gradients.shape[1]), 1 / feedback.class_gradients.shape[1])
+    visits, weight = (
+        memory["visits"].copy(),
+        memory.get("weight", np.zeros(len(memory["visits"]))).copy(),
+    )
+    uniform = np.full(
+        (len(visits), feedback.class_gradients.shape[1]), 1 / feedback.class_gradients.shape[1]
+    )
     mixes = memory.get("mixes", uniform).copy()
     visits[clients] += 1
     old = rho * weight[clients]

@@ -1,17 +1,21 @@
 """Choose few clients so that every client's update has a similar one among them.
 
-Balakrishnan, Li, Zhou, Himayat, Smith, Bilmes: "Diverse Client Selection for Federated Learning via Submodular Maximization",
-ICLR 2022, Algorithm 1: minimise G(S) = Σ_k min_{i∈S} ‖g_k - g_i‖ greedily, a facility location problem (METHODS 4.13).
+Balakrishnan, Li, Zhou, Himayat, Smith, Bilmes: "Diverse Client Selection for Federated Learning via
+Submodular Maximization", ICLR 2022, Algorithm 1: minimise G(S) = Σ_k min_{i∈S} ‖g_k - g_i‖
+greedily, a facility location problem (METHODS 4.13).
 
-In the first round every client trains once and sends its update; later only those that were selected refresh theirs.
+In the first round every client trains once and sends its update; later only those that were
+selected refresh theirs.
 
 Differs from the paper:
 
-- g_k is the update of the round's own local training (one for all clients, from the first model), where the authors' code
-  takes one gradient for the first round and updates afterwards: two quantities of different length that were compared.
-- A client that was away is asked for its update in the first round it is there. One that fails is not asked again: it is
-  chosen only to fill up, and known from the round it trains in.
-- ``layer = "last"`` compares only the output layers: less to send and to keep (recommended above 1,000 clients).
+- g_k is the update of the round's own local training (one for all clients, from the first model),
+  where the authors' code takes one gradient for the first round and updates afterwards: two
+  quantities of different length that were compared.
+- A client that was away is asked for its update in the first round it is there. One that fails is
+  not asked again: it is chosen only to fill up, and known from the round it trains in.
+- ``layer = "last"`` compares only the output layers: less to send and to keep (recommended above
+  1,000 clients).
 - At most 10,000 clients: all their distances are kept.
 """
 
@@ -26,7 +30,9 @@ from fedskew.errors import RecipeError, RunError
 from fedskew.types import AskUpdates, Feedback, Floats, Ints, Memory, Params, Stateful, View
 
 MOST_CLIENTS = 10_000  # 400 MB of distances
-AT_ONCE = 32  # candidates looked at together; for 50 out of 1,000 clients 8 took 1.2 to 1.3 times as long, 128 1.4 to 1.5 times
+# candidates looked at together; for 50 out of 1,000 clients 8 took 1.2 to 1.3 times as long, 128
+# 1.4 to 1.5 times
+AT_ONCE = 32
 FEATURES_AT_ONCE = 4096
 SAME = 1e-12  # squared distances below this share of the squared lengths are rounding
 
@@ -42,9 +48,17 @@ def step(
 ) -> tuple[Ints | AskUpdates, Memory]:
     """Clients whose updates stand for those of everybody (DivFL, ICLR 2022)."""
     if view.size > MOST_CLIENTS:
-        raise RunError("selection divfl", f"{view.size} clients", f"Stay at {MOST_CLIENTS} or choose another selection")
+        raise RunError(
+            "selection divfl",
+            f"{view.size} clients",
+            f"Stay at {MOST_CLIENTS} or choose another selection",
+        )
     if not 0 < subsample <= 1:
-        raise RecipeError("selection.subsample", f"{subsample} is not a share", "Give a number above 0 and up to 1")
+        raise RecipeError(
+            "selection.subsample",
+            f"{subsample} is not a share",
+            "Give a number above 0 and up to 1",
+        )
     kept = dict(memory) or {"asked": np.zeros(view.size, np.bool_)}
     strangers = np.flatnonzero(view.available & ~kept["asked"])
     if len(strangers) and not view.answers:
@@ -52,10 +66,15 @@ def step(
     if view.answers:
         kept = _met(kept, view)
     known = kept.get("known", np.zeros(view.size, np.bool_))
-    m, candidates = min(view.budget, int(view.available.sum())), np.flatnonzero(view.available & known)
+    m, candidates = (
+        min(view.budget, int(view.available.sum())),
+        np.flatnonzero(view.available & known),
+    )
     chosen = candidates[:0]
     if len(candidates):
-        between = kept["distances"] if len(candidates) == view.size else kept["distances"][candidates]
+        between = (
+            kept["distances"] if len(candidates) == view.size else kept["distances"][candidates]
+        )
         between = between if known.all() else between[:, known]
         width = len(candidates) if solver == "lazy" else max(m, int(subsample * view.size))
         chosen = candidates[_greedy(between, min(m, len(candidates)), width, rng)]
@@ -82,7 +101,9 @@ def _refreshed(memory: Memory, clients: Ints, updates: NDArray[Any]) -> dict[str
     size = len(memory["asked"])
     if not len(clients):
         return dict(memory)
-    all_updates: Params = np.array(memory.get("updates", np.zeros((size, updates.shape[1]), np.float32)))
+    all_updates: Params = np.array(
+        memory.get("updates", np.zeros((size, updates.shape[1]), np.float32))
+    )
     if updates.shape[1] != all_updates.shape[1]:
         what = f"updates of {updates.shape[1]} numbers after some of {all_updates.shape[1]}"
         raise RunError("selection divfl", what, "Use one selection.layer throughout")
@@ -112,10 +133,12 @@ def distances_to(points: Params, rows: Ints) -> Floats:
 
 
 def _greedy(between: Params, m: int, width: int, rng: np.random.Generator) -> Ints:
-    """Positions of ``m`` rows that greedily lower the sum over columns of the least distance; ties go to the lower position.
+    """Positions of ``m`` rows that greedily lower the sum over columns of the least distance; ties
+    go to the lower position.
 
-    A gain never grows as more are chosen, so an old gain bounds a new one: rows are looked at by their last known gain until
-    no other can be better (lazy greedy). With fewer than all rows in ``width``, only that many random ones stand for choice.
+    A gain never grows as more are chosen, so an old gain bounds a new one: rows are looked at by
+    their last known gain until no other can be better (lazy greedy). With fewer than all rows in
+    ``width``, only that many random ones stand for choice.
     """
     if width < len(between):
         return _stochastic(between, m, width, rng)
@@ -135,9 +158,11 @@ def _greedy(between: Params, m: int, width: int, rng: np.random.Generator) -> In
 
 
 def _laziest(between: Params, nearest: Params, bound: Params, order: Ints) -> int:
-    """The row that gains most, looking at no more rows than needed; ``bound`` is brought up to date for those looked at.
+    """The row that gains most, looking at no more rows than needed; ``bound`` is brought up to date
+    for those looked at.
 
-    The bound holds in float32 too: every term, and so every partial sum, can only fall as ``nearest`` falls.
+    The bound holds in float32 too: every term, and so every partial sum, can only fall as
+    ``nearest`` falls.
     """
     best, most = -1, -1.0
     for begin in range(0, len(order), AT_ONCE):

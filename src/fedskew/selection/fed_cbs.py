@@ -1,20 +1,23 @@
-"""Draw clients one after another, each time favouring those that make the labels of the group more balanced.
+"""Draw clients one after another, each time favouring those that make the labels of the group more
+balanced.
 
-Zhang, Li, Tang, Sun, Chen, Zhang, Chen, Chen, Li: "Fed-CBS: A Heterogeneity-Aware Client Sampling Mechanism for Federated
-Learning via Class-Imbalance Reduction", ICML 2023; METHODS 4.10. How unbalanced a group is:
+Zhang, Li, Tang, Sun, Chen, Zhang, Chen, Chen, Li: "Fed-CBS: A Heterogeneity-Aware Client Sampling
+Mechanism for Federated Learning via Class-Imbalance Reduction", ICML 2023; METHODS 4.10. How
+unbalanced a group is:
 
     QCID(S) = sum_c (n_c(S) / n(S) - 1/C)^2 = (sum over i, j in S of G_ij) / n(S)^2 - 1/C,     G = N N^T for the counts N (K, C)
 
-The first client is drawn with probability ~ 1 / QCID({k})^beta_1 + lambda sqrt(3 ln t / (2 T_k)), the j-th with
-~ QCID(S)^beta_(j-1) / QCID(S with k)^beta_j; the exponents rise from 1 to 10. T_k starts at 1.
+The first client is drawn with probability ~ 1 / QCID({k})^beta_1 + lambda sqrt(3 ln t / (2 T_k)),
+the j-th with ~ QCID(S)^beta_(j-1) / QCID(S with k)^beta_j; the exponents rise from 1 to 10. T_k
+starts at 1.
 
 Differs from the paper:
-- Known to us from METHODS, which read a third-party implementation; that one takes the argmax for the first client and floors
-  QCID at 1e-3. lambda = 1 is to be tuned.
-- Probabilities are formed in log space with QCID floored at 1e-12; the factor QCID(S)^beta_(j-1) is the same for every k and
-  drops out. The best of ``draws`` groups is kept.
-- The original obtains G under homomorphic encryption, because its clients do not disclose N. Here N is the signal, so G need
-  not exist: its sums over S and k are products of two rows of counts.
+- Known to us from METHODS, which read a third-party implementation; that one takes the argmax for
+  the first client and floors QCID at 1e-3. lambda = 1 is to be tuned.
+- Probabilities are formed in log space with QCID floored at 1e-12; the factor QCID(S)^beta_(j-1) is
+  the same for every k and drops out. The best of ``draws`` groups is kept.
+- The original obtains G under homomorphic encryption, because its clients do not disclose N. Here N
+  is the signal, so G need not exist: its sums over S and k are products of two rows of counts.
 """
 
 from __future__ import annotations
@@ -29,17 +32,24 @@ BETAS = (1.0, 10.0)  # exponents of the first and the last client
 
 
 @needs("signal")
-def fed_cbs(view: View, rng: np.random.Generator, *, exploration: float = 1.0, draws: int = 5) -> Ints:
-    """Clients drawn one after another to balance the group, in the order of choice (Fed-CBS, ICML 2023).
+def fed_cbs(
+    view: View, rng: np.random.Generator, *, exploration: float = 1.0, draws: int = 5
+) -> Ints:
+    """Clients drawn one after another to balance the group, in the order of choice (Fed-CBS, ICML
+    2023).
 
     The most balanced of ``draws`` groups is kept. ``exploration`` is lambda.
     """
     if view.signal is None:
         raise RunError("selection fed_cbs", "needs label proportions", "Add [signal] to the recipe")
     if draws < 1:
-        raise RecipeError("selection.draws", f"{draws} is not positive", "Give 1 or more, for example 5")
+        raise RecipeError(
+            "selection.draws", f"{draws} is not positive", "Give 1 or more, for example 5"
+        )
     if exploration < 0:
-        raise RecipeError("selection.exploration", f"{exploration} is negative", "Give 0 or more, for example 1")
+        raise RecipeError(
+            "selection.exploration", f"{exploration} is negative", "Give 0 or more, for example 1"
+        )
     there = np.flatnonzero(view.available)
     m = min(view.budget, len(there))
     if m == 0:
@@ -60,7 +70,8 @@ def draw_groups(
     groups, free = np.empty((draws, m), np.int64), np.zeros((draws, len(counts)))
     total, mass = np.zeros((draws, counts.shape[1])), np.zeros((draws, 1))
     for place, beta in enumerate(np.linspace(*BETAS, m)):
-        joint = squares + 2 * total @ counts.T + np.square(total).sum(axis=1)[:, None]  # the sums of G over S and k
+        # the sums of G over S and k
+        joint = squares + 2 * total @ counts.T + np.square(total).sum(axis=1)[:, None]
         after = np.maximum(joint / np.square(mass + sizes) - 1 / counts.shape[1], QCID_FLOOR)
         chances = 1 / after**beta + bonus if place == 0 else _relative(-beta * np.log(after) + free)
         groups[:, place] = chosen = _draw(chances, rng)

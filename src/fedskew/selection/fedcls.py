@@ -1,14 +1,18 @@
-"""Choose clients whose sets of labels complement each other, from groups of clients that hold nearly the same labels.
+"""Choose clients whose sets of labels complement each other, from groups of clients that hold
+nearly the same labels.
 
-Li, Wu: "FedCLS: a federated learning client selection algorithm based on cluster label information", VTC 2022-Fall. Neither the
-paper nor its code could be obtained; this is a reconstruction from how papers 000 and 004 describe it (METHODS 4.4): presence
-vectors z_i in {0, 1}^C, their Hamming distance, groups around leaders within tau C, and per round groups far from those already
-taken. tau = 0.1 was best in paper 004. Only label sets are used: no losses, so none are charged.
+Li, Wu: "FedCLS: a federated learning client selection algorithm based on cluster label
+information", VTC 2022-Fall. Neither the paper nor its code could be obtained; this is a
+reconstruction from how papers 000 and 004 describe it (METHODS 4.4): presence vectors z_i in {0,
+1}^C, their Hamming distance, groups around leaders within tau C, and per round groups far from
+those already taken. tau = 0.1 was best in paper 004. Only label sets are used: no losses, so none
+are charged.
 
 Differs from the public code of PSI-PFL:
 
-- That code compares presence vectors divided by their number of labels, so that vectors with different numbers of labels differ
-  in every class, and ranks clients by random numbers in the place of losses: random selection. Here booleans are compared.
+- That code compares presence vectors divided by their number of labels, so that vectors with
+  different numbers of labels differ in every class, and ranks clients by random numbers in the
+  place of losses: random selection. Here booleans are compared.
 """
 
 from __future__ import annotations
@@ -27,21 +31,28 @@ BLOCK = 64  # candidates for leadership that are compared with everybody at once
 
 
 @needs("signal")
-def fedcls(view: View, rng: np.random.Generator, *, tau: float = 0.1, min_count: float = 1.0) -> Ints:
-    """``view.budget`` clients in the order of choice. A class counts as held from ``min_count`` examples on.
+def fedcls(
+    view: View, rng: np.random.Generator, *, tau: float = 0.1, min_count: float = 1.0
+) -> Ints:
+    """``view.budget`` clients in the order of choice. A class counts as held from ``min_count``
+    examples on.
 
-    The first group is drawn uniformly, the next is the one whose leader is farthest in the mean from the leaders taken, ties at
-    random; each gives one uniformly random available client. When every group has given one, a new pass begins.
+    The first group is drawn uniformly, the next is the one whose leader is farthest in the mean
+    from the leaders taken, ties at random; each gives one uniformly random available client. When
+    every group has given one, a new pass begins.
     """
     if not 0 <= tau <= 1:
-        raise RecipeError("selection.tau", f"{tau} is not a share of the classes", "Give a number from 0 to 1")
+        raise RecipeError(
+            "selection.tau", f"{tau} is not a share of the classes", "Give a number from 0 to 1"
+        )
     if view.signal is None:
         raise RunError("selection fedcls", "there is no signal", "Add [signal] to the recipe")
     held = presence(view.signal, min_count)
     labels, leaders = follow_leaders(held, view.signal.known, tau * view.signal.num_classes)
     there = rng.permutation(np.flatnonzero(view.available))
     chosen = complement(group(there, labels), held[leaders], view.budget, rng)
-    return np.concatenate([chosen, there[labels[there] < 0][: view.budget - len(chosen)]])  # last: clients without known labels
+    # last: clients without known labels
+    return np.concatenate([chosen, there[labels[there] < 0][: view.budget - len(chosen)]])
 
 
 def presence(signal: Signal, min_count: float) -> Presence:
@@ -57,10 +68,11 @@ def hamming(some: Presence, others: Presence) -> Ints:
 
 
 def follow_leaders(held: Presence, known: Bools, radius: float) -> tuple[Ints, Ints]:
-    """Group numbers (K,) and the leaders: by ascending id, each client joins the first leader within ``radius`` or leads.
+    """Group numbers (K,) and the leaders: by ascending id, each client joins the first leader
+    within ``radius`` or leads.
 
-    The first client without a group leads and takes every later one within reach: the same groups, without a look at pairs
-    that do not matter.
+    The first client without a group leads and takes every later one within reach: the same groups,
+    without a look at pairs that do not matter.
 
     >>> held = np.array([[1, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 1]], np.float32)
     >>> follow_leaders(held, np.ones(4, bool), 1)

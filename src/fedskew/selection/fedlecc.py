@@ -1,27 +1,38 @@
-"""Take the clusters on which the model is worst, and in each of them the clients on which it is worst.
+"""Take the clusters on which the model is worst, and in each of them the clients on which it is
+worst.
 
-Jimenez-Gutierrez, Giunta, Hassanzadeh, Anagnostopoulos, Chatzigiannakis, Vitaletti: "FedLECC: Cluster- and Loss-Guided Client
-Selection for Federated Learning under Non-IID Data", arXiv 2603.08911, 2026 (paper 000), Algorithm 1. METHODS 4.6.
+Jimenez-Gutierrez, Giunta, Hassanzadeh, Anagnostopoulos, Chatzigiannakis, Vitaletti: "FedLECC:
+Cluster- and Loss-Guided Client Selection for Federated Learning under Non-IID Data", arXiv
+2603.08911, 2026 (paper 000), Algorithm 1. METHODS 4.6.
 
 Differs from the paper:
 
-- J and m are not given there; METHODS recommends J = 5, m = 10 for 100 to 300 clients. J above the number of clusters means all
-  of them; with J >= m the first m clusters give one client each, so J has no effect.
-- Line 1 gives every cluster ceil(m / J) places, more than m in total when J does not divide m. ``overflow="balanced"`` gives
-  floor(m / J), one more to the first m mod J clusters; ``"truncate"`` is the literal text, cut off at m.
-- If the fill of line 13 runs out of clusters, the rest of the top clusters fills the places, in the same order.
-- Line 3 lets every client evaluate the model in every round (``loss_source="exact"``): K model downloads. The default
-  ``"piggyback"`` uses the loss of the received model that trained clients report, ``"post"`` that of their own trained model,
-  ``"subset"`` asks ``subset_size`` random clients; everybody else keeps the last value.
-- A client that never reported counts with the mean of its cluster, or comes first (``unseen="explore"``); a cluster of which no
-  available client ever reported comes first. While nothing at all is known, J random clusters give random clients
-  (``init="random_per_cluster"``), or everyone is asked once (``"evaluate"``).
-- ``ageing`` kappa multiplies a loss by 1 + kappa * age: rounds since the client last trained, 0 if it was asked in this round.
-- A client that was asked and failed is left out, and one in no cluster too; both train only if places would stay empty.
-- Losses are bounded before a rule sees them (questions.plausible): nobody can report its way to the top for ever.
+- J and m are not given there; METHODS recommends J = 5, m = 10 for 100 to 300 clients. J above the
+  number of clusters means all of them; with J >= m the first m clusters give one client each, so J
+  has no effect.
+- Line 1 gives every cluster ceil(m / J) places, more than m in total when J does not divide m.
+  ``overflow="balanced"`` gives floor(m / J), one more to the first m mod J clusters; ``"truncate"``
+  is the literal text, cut off at m.
+- If the fill of line 13 runs out of clusters, the rest of the top clusters fills the places, in the
+  same order.
+- Line 3 lets every client evaluate the model in every round (``loss_source="exact"``): K model
+  downloads. The default ``"piggyback"`` uses the loss of the received model that trained clients
+  report, ``"post"`` that of their own trained model, ``"subset"`` asks ``subset_size`` random
+  clients; everybody else keeps the last value.
+- A client that never reported counts with the mean of its cluster, or comes first
+  (``unseen="explore"``); a cluster of which no available client ever reported comes first. While
+  nothing at all is known, J random clusters give random clients (``init="random_per_cluster"``), or
+  everyone is asked once (``"evaluate"``).
+- ``ageing`` kappa multiplies a loss by 1 + kappa * age: rounds since the client last trained, 0 if
+  it was asked in this round.
+- A client that was asked and failed is left out, and one in no cluster too; both train only if
+  places would stay empty.
+- Losses are bounded before a rule sees them (questions.plausible): nobody can report its way to the
+  top for ever.
 
-Ablation (METHODS 11.3): ``rank_clusters="random"`` and ``rank_clients="random"`` put chance in the place of a loss;
-``rank_clusters="ignore"`` makes all clients one cluster, which leaves the m largest losses.
+Ablation (METHODS 11.3): ``rank_clusters="random"`` and ``rank_clients="random"`` put chance in the
+place of a loss; ``rank_clusters="ignore"`` makes all clients one cluster, which leaves the m
+largest losses.
 """
 
 from __future__ import annotations
@@ -65,7 +76,9 @@ def fedlecc(
         everyone = loss_source == "exact" or (init == "evaluate" and np.isnan(view.loss).all())
         if everyone or loss_source == "subset":
             return AskLoss(_draw(view, rng, view.size if everyone else subset_size))
-    labels = labels_of(view, "fedlecc") if rank_clusters != "ignore" else np.zeros(view.size, np.int64)
+    labels = (
+        labels_of(view, "fedlecc") if rank_clusters != "ignore" else np.zeros(view.size, np.int64)
+    )
     if view.round == 1 and rank_clusters != "ignore":
         _say_if_clamped(top_clusters, int(labels.max(initial=-1)) + 1)
     loss, usable = aged_loss(view, ageing), view.available & ~failed(view)
@@ -76,7 +89,8 @@ def fedlecc(
         values = rng.random(len(values))
     if nothing_known or rank_clusters == "random":
         means, first = rng.random(len(means)), np.zeros(len(means), np.bool_)
-    ranked = rank(grouped, means, first, top_clusters + view.budget)  # line 13 never gets further: each has a client to give
+    # line 13 never gets further: each has a client to give
+    ranked = rank(grouped, means, first, top_clusters + view.budget)
     chosen = algorithm_1(grouped, values, ranked, view.budget, top_clusters, overflow)
     return _fill_up(chosen, view, usable)
 
@@ -100,7 +114,8 @@ def failed(view: View) -> Bools:
 
 
 def rate(grouped: Groups, loss: Floats, *, explore: bool) -> tuple[Floats, Floats, Bools]:
-    """What clients (n,) count with, mean known loss per cluster (k,), and which clusters come before all others.
+    """What clients (n,) count with, mean known loss per cluster (k,), and which clusters come
+    before all others.
 
     >>> grouped = group(np.arange(5), np.array([0, 0, 1, 1, 2]))
     >>> rate(grouped, np.array([1.0, np.nan, 2.0, 4.0, np.nan]), explore=False)
@@ -120,14 +135,20 @@ def rate(grouped: Groups, loss: Floats, *, explore: bool) -> tuple[Floats, Float
 
 
 def rank(grouped: Groups, means: Floats, first: Bools, count: int) -> Ints:
-    """The ``count`` clusters that lead the ranking: those marked ``first``, then by mean, ties to the lower number."""
+    """The ``count`` clusters that lead the ranking: those marked ``first``, then by mean, ties
+    to the lower number.
+    """
     there = grouped.sizes > 0
     parts = [np.flatnonzero(there & first), np.flatnonzero(there & ~first)]
     return np.concatenate([part[highest(means[part], count)] for part in parts])[:count]
 
 
-def algorithm_1(grouped: Groups, values: Floats, ranked: Ints, budget: int, top: int, overflow: Overflow) -> Ints:
-    """Lines 8 to 15 for clusters already ``ranked``; ``values`` (n,) rank the clients of ``grouped``, largest first."""
+def algorithm_1(
+    grouped: Groups, values: Floats, ranked: Ints, budget: int, top: int, overflow: Overflow
+) -> Ints:
+    """Lines 8 to 15 for clusters already ``ranked``; ``values`` (n,) rank the clients of
+    ``grouped``, largest first.
+    """
     m, top = min(budget, len(grouped.clients)), min(top, len(ranked))
     chosen: list[int] = []
     for cluster, begin, end in wishes(ranked, m, top, overflow):
@@ -141,14 +162,19 @@ def algorithm_1(grouped: Groups, values: Floats, ranked: Ints, budget: int, top:
 
 
 def wishes(ranked: Ints, m: int, top: int, overflow: Overflow) -> Iterator[tuple[int, int, int]]:
-    """(cluster, begin, end): places begin..end-1 of that cluster's ranking, in the order in which they are taken.
+    """(cluster, begin, end): places begin..end-1 of that cluster's ranking, in the order in which
+    they are taken.
 
     >>> list(wishes(np.array([1, 0, 2]), 5, 2, "balanced"))
     [(1, 0, 3), (0, 0, 2), (2, 0, 5), (1, 3, 8), (0, 2, 7)]
     """
     if top == 0:
         return iter(())
-    each = m // top + (np.arange(top) < m % top) if overflow == "balanced" else np.full(top, -(-m // top))
+    each = (
+        m // top + (np.arange(top) < m % top)
+        if overflow == "balanced"
+        else np.full(top, -(-m // top))
+    )
     best = list(zip(ranked[:top].tolist(), each.tolist(), strict=True))
     return chain(
         ((cluster, 0, quota) for cluster, quota in best),
@@ -158,7 +184,9 @@ def wishes(ranked: Ints, m: int, top: int, overflow: Overflow) -> Iterator[tuple
 
 
 def _fill_up(chosen: Ints, view: View, usable: Bools) -> Ints:
-    """Places nobody else wanted go to clients in no cluster, then to those that failed to report, largest loss first."""
+    """Places nobody else wanted go to clients in no cluster, then to those that failed to
+    report, largest loss first.
+    """
     missing = min(view.budget, int(view.available.sum())) - len(chosen)
     if missing <= 0:
         return chosen
@@ -178,10 +206,20 @@ def _draw(view: View, rng: np.random.Generator, count: int) -> Ints:
 
 def _say_if_clamped(top_clusters: int, clusters: int) -> None:
     if top_clusters > clusters:
-        logger.warning("selection.top_clusters: %d, but there are %d clusters. All of them count.", top_clusters, clusters)
+        logger.warning(
+            "selection.top_clusters: %d, but there are %d clusters. All of them count.",
+            top_clusters,
+            clusters,
+        )
 
 
 def _check(top_clusters: int, subset_size: int, ageing: float) -> None:
-    for name, value, least in (("top_clusters", top_clusters, 1), ("subset_size", subset_size, 1), ("ageing", ageing, 0)):
+    for name, value, least in (
+        ("top_clusters", top_clusters, 1),
+        ("subset_size", subset_size, 1),
+        ("ageing", ageing, 0),
+    ):
         if value < least:
-            raise RecipeError(f"selection.{name}", f"{value} is too small", f"Give at least {least}")
+            raise RecipeError(
+                f"selection.{name}", f"{value} is too small", f"Give at least {least}"
+            )

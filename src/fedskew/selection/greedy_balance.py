@@ -1,11 +1,14 @@
-"""Choose the clients whose labels together are most balanced, and nothing else: the same few clients, round after round.
+"""Choose the clients whose labels together are most balanced, and nothing else: the same few
+clients, round after round.
 
-The "greedy technique" that paper 001 (BACSA) compares with, Fig 6c; METHODS 4.8: the group objective with gamma = 0, solved
-exactly. What it shows is that balance alone uses few clients: with estimated, slightly noisy proportions one set is best for
-ever. Exact histograms can have many perfect sets (38 of five clients in METHODS' example); then each round draws one of them.
+The "greedy technique" that paper 001 (BACSA) compares with, Fig 6c; METHODS 4.8: the group
+objective with gamma = 0, solved exactly. What it shows is that balance alone uses few clients: with
+estimated, slightly noisy proportions one set is best for ever. Exact histograms can have many
+perfect sets (38 of five clients in METHODS' example); then each round draws one of them.
 
-Differs from the paper: too many clients to look at every subset (above two million) are solved by swaps, always from the same
-random starts, so that this, too, gives the same set for the same proportions.
+Differs from the paper: too many clients to look at every subset (above two million) are solved by
+swaps, always from the same random starts, so that this, too, gives the same set for the same
+proportions.
 """
 
 from __future__ import annotations
@@ -30,11 +33,19 @@ def greedy_balance(
     solver: Solver = "auto",
     restarts: int = 5,
 ) -> Ints:
-    """The most balanced group and nothing else, ids ascending (the greedy technique of paper 001). Options as for ``bacsa``."""
+    """The most balanced group and nothing else, ids ascending (the greedy technique of paper
+    001). Options as for ``bacsa``.
+    """
     signal, there = signal_of(view, "greedy_balance"), np.flatnonzero(view.available)
     m = min(view.budget, len(there))
     mass = view.population.num_examples[there] if weights == "examples" else np.ones(len(there))
-    problem = pose(signal.rows[there], target=target_of(signal, target), weights=np.maximum(mass, 1))
+    problem = pose(
+        signal.rows[there], target=target_of(signal, target), weights=np.maximum(mass, 1)
+    )
     swaps = solver == "swap" or count_subsets(len(there), m) > ENUMERATE_UP_TO
     source = stream(0, "greedy_balance") if swaps else rng
-    return there[solve(problem, m, source, solver=solver, restarts=restarts, where="selection greedy_balance")]
+    return there[
+        solve(
+            problem, m, source, solver=solver, restarts=restarts, where="selection greedy_balance"
+        )
+    ]

@@ -1,20 +1,24 @@
-"""Draw clusters by how slow and how badly served they are, and take the fastest client of each cluster drawn.
+"""Draw clusters by how slow and how badly served they are, and take the fastest client of each
+cluster drawn.
 
-Wolfrath, Sreekumar, Kumar, Wang, Chandra: "HACCS: Heterogeneity-Aware Clustered Client Selection for Accelerated Federated
-Learning", IPDPS 2022, and the authors' public code. A cluster's weight is
-theta_c = rho (1 - lat_c / max lat) + (1 - rho) loss_c / sum loss, over the means of its available members; each of the m places
-goes to a cluster drawn in proportion to theta, with replacement, and there to its fastest client not yet taken. METHODS 4.3.
+Wolfrath, Sreekumar, Kumar, Wang, Chandra: "HACCS: Heterogeneity-Aware Clustered Client Selection
+for Accelerated Federated Learning", IPDPS 2022, and the authors' public code. A cluster's weight is
+theta_c = rho (1 - lat_c / max lat) + (1 - rho) loss_c / sum loss, over the means of its available
+members; each of the m places goes to a cluster drawn in proportion to theta, with replacement, and
+there to its fastest client not yet taken. METHODS 4.3.
 
 Differs from the paper:
 
-- ``variant="official"`` follows the authors' code: mean SQUARED losses, and every cluster is first given
-  floor(m theta_c / sum theta) places; only the rest is drawn.
-- Losses are those reported when a client last trained. A client that never trained counts with ``initial_loss``, above every
-  loss a client may report, so clusters without experience are drawn first.
-- If every weight left is 0 (one cluster and rho = 1: the slowest cluster has weight 0), clusters are drawn alike.
+- ``variant="official"`` follows the authors' code: mean SQUARED losses, and every cluster is first
+  given floor(m theta_c / sum theta) places; only the rest is drawn.
+- Losses are those reported when a client last trained. A client that never trained counts with
+  ``initial_loss``, above every loss a client may report, so clusters without experience are drawn
+  first.
+- If every weight left is 0 (one cluster and rho = 1: the slowest cluster has weight 0), clusters
+  are drawn alike.
 - rho = 0.5 in the authors' code; paper 004 found 0.95 best.
-- Clients in no cluster train only if places would stay empty, fastest first; the paper makes each of them a cluster of its own
-  (``clustering.noise = "singletons"``).
+- Clients in no cluster train only if places would stay empty, fastest first; the paper makes each
+  of them a cluster of its own (``clustering.noise = "singletons"``).
 """
 
 from __future__ import annotations
@@ -37,7 +41,9 @@ def haccs(
     variant: Literal["paper", "official"] = "paper",
     initial_loss: float = 100.0,
 ) -> Ints:
-    """``view.budget`` clients in the order of the draws; under ``official`` those of the guaranteed places come first."""
+    """``view.budget`` clients in the order of the draws; under ``official`` those of the
+    guaranteed places come first.
+    """
     if not 0 <= rho <= 1:
         raise RecipeError("selection.rho", f"{rho} is not a weight", "Give a number from 0 to 1")
     labels, latency = labels_of(view, "haccs"), _latency(view)
@@ -52,7 +58,10 @@ def haccs(
 
 def weights(grouped: Groups, latency: Floats, loss: Floats, rho: float) -> Floats:
     """(k,) theta; 0 for a cluster without available members."""
-    own, size = np.repeat(np.arange(len(grouped.sizes)), grouped.sizes), np.maximum(grouped.sizes, 1)
+    own, size = (
+        np.repeat(np.arange(len(grouped.sizes)), grouped.sizes),
+        np.maximum(grouped.sizes, 1),
+    )
     mean_latency = np.bincount(own, latency[grouped.clients], minlength=len(size)) / size
     mean_loss = np.bincount(own, loss[grouped.clients], minlength=len(size)) / size
     speed = 1 - mean_latency / max(mean_latency.max(initial=0.0), 1e-300)
@@ -60,11 +69,16 @@ def weights(grouped: Groups, latency: Floats, loss: Floats, rho: float) -> Float
     return np.where(grouped.sizes > 0, rho * speed + (1 - rho) * need, 0.0)
 
 
-def fill(grouped: Groups, theta: Floats, budget: int, rng: np.random.Generator, *, guarantee: bool) -> Ints:
-    """Clients of clusters drawn by theta; first, with ``guarantee``, every cluster's whole share of the places."""
+def fill(
+    grouped: Groups, theta: Floats, budget: int, rng: np.random.Generator, *, guarantee: bool
+) -> Ints:
+    """Clients of clusters drawn by theta; first, with ``guarantee``, every cluster's whole share
+    of the places.
+    """
     taken = np.zeros_like(grouped.sizes)
     if guarantee and theta.sum() > 0:
-        share = np.floor(budget * theta / theta.sum() + 1e-9).astype(np.int64)  # 1e-9: 0.7 / 0.1 must not be 6 places
+        # 1e-9: 0.7 / 0.1 must not be 6 places
+        share = np.floor(budget * theta / theta.sum() + 1e-9).astype(np.int64)
         taken = np.minimum(share, grouped.sizes)
     chosen = grouped.first(taken).tolist()
     while len(chosen) < min(budget, len(grouped.clients)):
@@ -81,6 +95,8 @@ def _latency(view: View) -> Floats:
     """(K,) seconds; a client whose latency is not known counts as slow as the slowest."""
     latency = view.population.latency_seconds
     if latency is None:
-        raise RunError("selection haccs", "latencies are not known", "Set devices.classes = 'haccs'")
+        raise RunError(
+            "selection haccs", "latencies are not known", "Set devices.classes = 'haccs'"
+        )
     slowest = latency[~np.isnan(latency)].max(initial=0.0)
     return np.where(np.isnan(latency), slowest, latency)

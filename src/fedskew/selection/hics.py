@@ -1,21 +1,26 @@
-"""Group clients by how their training moves the output bias, and draw from the groups whose labels seem most balanced.
+"""Group clients by how their training moves the output bias, and draw from the groups whose labels
+seem most balanced.
 
-Chen, Vikalo: "Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-IID Federated Learning" (HiCS-FL), NeurIPS
-2024 (arXiv 2310.00198), Algorithm 1; METHODS 4.14. With D_k the last update of the output bias, eqs 7, 9 and 10:
+Chen, Vikalo: "Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-IID Federated
+Learning" (HiCS-FL), NeurIPS 2024 (arXiv 2310.00198), Algorithm 1; METHODS 4.14. With D_k the last
+update of the output bias, eqs 7, 9 and 10:
 
     H_k = entropy(softmax(D_k / temperature)),   distance(u, k) = arccos(cos(D_u, D_k)) + penalty |H_u - H_k|  -> clusters
     P(cluster) ~ exp(gamma_t * mean of H in it),   P(client in the cluster) ~ its examples,   gamma_t = gamma (1 - t / T)
 
-First everybody is drawn once. This rule reads label information out of updates: the threat note of METHODS 8 applies.
+First everybody is drawn once. This rule reads label information out of updates: the threat note of
+METHODS 8 applies.
 
 Differs from the paper:
-- ``temperature`` must fit the size of the updates. The paper's 0.0025 goes with learning rate 0.001 and about 38 steps, that is
-  0.066 * rate * steps; set it by that rule.
+- ``temperature`` must fit the size of the updates. The paper's 0.0025 goes with learning rate 0.001
+  and about 38 steps, that is 0.066 * rate * steps; set it by that rule.
 - A rule does not know the number of rounds: ``anneal_rounds`` is T; 0 keeps gamma constant.
-- Ward's method is run on the distances of eq 9 (the authors' code takes rows of the distance matrix for points, and means of
-  weight rows for D). ``clusters`` = 0 is their choice, one per client to draw.
-- Clusters are drawn one slot at a time from those that have clients left, so the m clients are distinct. A client that was
-  never asked is drawn first, whenever it appears; one that was asked but never answered counts with the mean H, no direction.
+- Ward's method is run on the distances of eq 9 (the authors' code takes rows of the distance matrix
+  for points, and means of weight rows for D). ``clusters`` = 0 is their choice, one per client to
+  draw.
+- Clusters are drawn one slot at a time from those that have clients left, so the m clients are
+  distinct. A client that was never asked is drawn first, whenever it appears; one that was asked
+  but never answered counts with the mean H, no direction.
 """
 
 from __future__ import annotations
@@ -43,12 +48,17 @@ def step(
     clusters: int = 0,
     method: Linkage = "ward",
 ) -> tuple[Ints, Memory]:
-    """Clients from clusters of like bias updates, balanced clusters more often, in the order of choice (HiCS-FL, NeurIPS 2024).
+    """Clients from clusters of like bias updates, balanced clusters more often, in the order of
+    choice (HiCS-FL, NeurIPS 2024).
 
     ``penalty`` is lambda of eq 9, ``anneal_rounds`` the number of rounds after which gamma is 0.
     """
     if temperature <= 0:
-        raise RecipeError("selection.temperature", f"{temperature} is not positive", "About 0.066 * local.lr * steps a round")
+        raise RecipeError(
+            "selection.temperature",
+            f"{temperature} is not positive",
+            "About 0.066 * local.lr * steps a round",
+        )
     known = dict(memory) if memory else {"seen": np.zeros(view.size, np.bool_)}
     there = np.flatnonzero(view.available)
     m = min(view.budget, len(there))
@@ -57,9 +67,13 @@ def step(
     if len(untried) == m or "bias" not in known:
         return np.concatenate([untried, rng.permutation(rest)[: m - len(untried)]]), known
     entropies = fill_unknown(entropy_of(known["bias"][rest], temperature), known["seen"][rest])
-    labels = cluster(known["bias"][rest], entropies, penalty, min(clusters or view.budget, len(rest)), method)
+    labels = cluster(
+        known["bias"][rest], entropies, penalty, min(clusters or view.budget, len(rest)), method
+    )
     cooled = gamma * max(0.0, 1 - view.round / anneal_rounds) if anneal_rounds else gamma
-    drawn = draw(labels, cooled * entropies, view.population.num_examples[rest], m - len(untried), rng)
+    drawn = draw(
+        labels, cooled * entropies, view.population.num_examples[rest], m - len(untried), rng
+    )
     return np.concatenate([untried, rest[drawn]]), known
 
 
@@ -80,7 +94,9 @@ def fill_unknown(entropies: Floats, seen: Bools) -> Floats:
     return np.where(seen, entropies, entropies[seen].mean() if seen.any() else 0.0)
 
 
-def cluster(updates: Floats, entropies: Floats, penalty: float, number: int, method: Linkage) -> Ints:
+def cluster(
+    updates: Floats, entropies: Floats, penalty: float, number: int, method: Linkage
+) -> Ints:
     """Labels 0.. of hierarchical clusters by eq 9, at most ``number`` of them."""
     if len(updates) < 2:
         return np.zeros(len(updates), np.int64)
@@ -89,9 +105,11 @@ def cluster(updates: Floats, entropies: Floats, penalty: float, number: int, met
 
 
 def distances_of(updates: Floats, entropies: Floats, penalty: float) -> Floats:
-    """Eq 9 for all pairs, in the order of ``scipy.spatial.distance.pdist``. A zero update is at right angles to all others.
+    """Eq 9 for all pairs, in the order of ``scipy.spatial.distance.pdist``. A zero update is at
+    right angles to all others.
 
-    In place and with float32 angles, which are right to 5e-4 of a radian: at K = 1,000 5 ms instead of 15.
+    In place and with float32 angles, which are right to 5e-4 of a radian: at K = 1,000 5 ms instead
+    of 15.
     """
     lengths = np.linalg.norm(updates, axis=1, keepdims=True)
     directions = (updates / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
@@ -108,10 +126,14 @@ def draw(labels: Ints, heat: Floats, num_examples: Ints, m: int, rng: np.random.
     """m distinct positions: for each a cluster ~ exp(mean heat), then a member ~ examples."""
     size = np.bincount(labels).astype(np.float64)
     means = np.bincount(labels, weights=heat) / size
-    # a weighted draw without replacement inside each cluster, all at once: the largest log(u) / weight come first
+    # a weighted draw without replacement inside each cluster, all at once: the largest log(u) /
+    # weight come first
     keys = np.log(1 - rng.random(len(labels))) / np.maximum(num_examples, 1)
     order = np.lexsort((-keys, labels))
-    begin, taken = np.searchsorted(labels[order], np.arange(len(size))), np.zeros(len(size), np.int64)
+    begin, taken = (
+        np.searchsorted(labels[order], np.arange(len(size))),
+        np.zeros(len(size), np.int64),
+    )
     chosen = np.empty(m, np.int64)
     for place, mark in enumerate(rng.random(m)):
         left = np.where(taken < size, means, -np.inf)
@@ -126,7 +148,11 @@ def learn(memory: Memory, feedback: Feedback, **options: object) -> Memory:
     """Remember the last update of the output bias of every client that answered."""
     classes, width = feedback.head_shape
     if feedback.delta.shape[1] != classes * width + classes:
-        raise RunError("selection hics", "the model's output layer has no bias", "Use a model whose last layer has one")
+        raise RunError(
+            "selection hics",
+            "the model's output layer has no bias",
+            "Use a model whose last layer has one",
+        )
     seen = memory["seen"].copy()
     bias = memory.get("bias", np.zeros((len(seen), classes))).copy()
     bias[feedback.clients], seen[feedback.clients] = feedback.delta[:, -classes:], True

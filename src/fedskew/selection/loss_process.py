@@ -1,8 +1,10 @@
-"""How the losses of clients move together: a Gaussian process over the K loss changes of a round, fitted by maximum likelihood.
+"""How the losses of clients move together: a Gaussian process over the K loss changes of a round,
+fitted by maximum likelihood.
 
-Tang, Ning, Wang, Sun, Wang, Li, Chen: "FedCor: Correlation-Based Active Client Selection Strategy for Heterogeneous Federated
-Learning", CVPR 2022, with the linear kernel of the authors' code (METHODS 4.5). The changes are N(μ, Σ) with Σ = XᵀX + σ²I,
-where column k of the embedding X (d, K) says where client k lies.
+Tang, Ning, Wang, Sun, Wang, Li, Chen: "FedCor: Correlation-Based Active Client Selection Strategy
+for Heterogeneous Federated Learning", CVPR 2022, with the linear kernel of the authors' code
+(METHODS 4.5). The changes are N(μ, Σ) with Σ = XᵀX + σ²I, where column k of the embedding X (d, K)
+says where client k lies.
 
 Everything is computed with the d x d matrix A = XXᵀ + σ²I instead of the K x K matrix Σ (d = 15):
 
@@ -21,13 +23,16 @@ import scipy
 from fedskew.errors import RunError
 from fedskew.types import Bools, Floats, Ints
 
-JITTERS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # times the mean of the diagonal (METHODS 4.5), tried until Cholesky succeeds
+# times the mean of the diagonal (METHODS 4.5), tried until Cholesky succeeds
+JITTERS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 ADAM_DECAYS = (0.9, 0.999)
-SAME_SEEN = 1e-9  # residuals this much smaller than the changes themselves are rounding: nothing to learn from
+# residuals this much smaller than the changes themselves are rounding: nothing to learn from
+SAME_SEEN = 1e-9
 
 
 def standardise(changes: Floats, weights: Floats, *, centre: bool) -> Floats | None:
-    """(T, K) changes minus their weighted mean per client, in units of their own spread; None if they do not differ.
+    """(T, K) changes minus their weighted mean per client, in units of their own spread; None if
+    they do not differ.
 
     >>> standardise(np.array([[1.0, 5.0], [3.0, 5.0]]), np.ones(2), centre=True).round(3).tolist()
     [[-1.414, 0.0], [1.414, 0.0]]
@@ -36,14 +41,18 @@ def standardise(changes: Floats, weights: Floats, *, centre: bool) -> Floats | N
     filled, weight = np.where(seen, changes, 0.0), weights[:, None] * seen
     mean = (weight * filled).sum(axis=0) / np.maximum(weight.sum(axis=0), np.finfo(np.float64).tiny)
     residuals = np.where(seen, filled - mean * centre, 0.0)
-    scale = float(np.sqrt((weight * residuals**2).sum() / max(weight.sum(), np.finfo(np.float64).tiny)))
+    scale = float(
+        np.sqrt((weight * residuals**2).sum() / max(weight.sum(), np.finfo(np.float64).tiny))
+    )
     if not scale > SAME_SEEN * np.abs(filled).max(initial=0.0):
         return None
     return np.where(seen, residuals / scale, np.nan)
 
 
 def log_likelihood(embedding: Floats, residuals: Floats, weights: Floats, *, noise: float) -> float:
-    """Σ_t w_t log N(r_t; 0, Σ), over the clients seen in round t, without the constant n/2 log 2π."""
+    """Σ_t w_t log N(r_t; 0, Σ), over the clients seen in round t, without the constant n/2 log
+    2π.
+    """
     total = 0.0
     for columns, rows, weight in _patterns(residuals, weights):
         located = embedding[:, columns]
@@ -56,8 +65,12 @@ def log_likelihood(embedding: Floats, residuals: Floats, weights: Floats, *, noi
     return total
 
 
-def gradient(embedding: Floats, patterns: list[tuple[Ints, Floats, Floats]], *, noise: float) -> Floats:
-    """Of :func:`log_likelihood` in the embedding: -(Σ w) XΣ⁻¹ + Σ_t w_t (XΣ⁻¹r_t)(Σ⁻¹r_t)ᵀ, group by group of seen clients."""
+def gradient(
+    embedding: Floats, patterns: list[tuple[Ints, Floats, Floats]], *, noise: float
+) -> Floats:
+    """Of :func:`log_likelihood` in the embedding: -(Σ w) XΣ⁻¹ + Σ_t w_t (XΣ⁻¹r_t)(Σ⁻¹r_t)ᵀ,
+    group by group of seen clients.
+    """
     slope = np.zeros_like(embedding)
     for columns, rows, weight in patterns:
         located = embedding[:, columns]
@@ -68,8 +81,12 @@ def gradient(embedding: Floats, patterns: list[tuple[Ints, Floats, Floats]], *, 
     return slope
 
 
-def fit(embedding: Floats, residuals: Floats, weights: Floats, *, noise: float, steps: int, lr: float) -> Floats:
-    """The embedding after ``steps`` of Adam up the log likelihood; a client that was never seen keeps its place."""
+def fit(
+    embedding: Floats, residuals: Floats, weights: Floats, *, noise: float, steps: int, lr: float
+) -> Floats:
+    """The embedding after ``steps`` of Adam up the log likelihood; a client that was never seen
+    keeps its place.
+    """
     moved = np.array(embedding)
     patterns = list(_patterns(residuals, weights))
     first, second = np.zeros_like(moved), np.zeros_like(moved)
@@ -83,13 +100,22 @@ def fit(embedding: Floats, residuals: Floats, weights: Floats, *, noise: float, 
 
 
 def most_informative(
-    embedding: Floats, share: Floats, discount: Floats, candidates: Ints, counted: Bools, m: int, *, noise: float
+    embedding: Floats,
+    share: Floats,
+    discount: Floats,
+    candidates: Ints,
+    counted: Bools,
+    m: int,
+    *,
+    noise: float,
 ) -> Ints:
-    """One after another the candidate that foretells most of the loss to come, given those before it.
+    """One after another the candidate that foretells most of the loss to come, given those before
+    it.
 
-    k* = argmax a_k Σ_i p_i Σ_ik / sqrt(Σ_kk), i over the ``counted`` clients not yet chosen; then Σ is conditioned on k*. What
-    remains of XᵀX after some choices is XᵀCX with a d x d matrix C; the (d, K) product CX is kept and changed by one outer
-    product a choice: 2.5 ms for 50 out of 1,000 clients, where the K x K matrix took 150 ms.
+    k* = argmax a_k Σ_i p_i Σ_ik / sqrt(Σ_kk), i over the ``counted`` clients not yet chosen; then Σ
+    is conditioned on k*. What remains of XᵀX after some choices is XᵀCX with a d x d matrix C; the
+    (d, K) product CX is kept and changed by one outer product a choice: 2.5 ms for 50 out of 1,000
+    clients, where the K x K matrix took 150 ms.
     """
     located, part, factor = embedding[:, candidates], share[candidates], discount[candidates]
     projected, variance = located.copy(), (located**2).sum(axis=0) + noise**2
@@ -109,7 +135,9 @@ def most_informative(
 
 
 def _patterns(residuals: Floats, weights: Floats) -> Iterator[tuple[Ints, Floats, Floats]]:
-    """Rounds in which the same clients were seen: (their columns, (n, seen) residuals, (n,) weights)."""
+    """Rounds in which the same clients were seen: (their columns, (n, seen) residuals, (n,)
+    weights).
+    """
     seen = np.isfinite(residuals)
     masks, group = np.unique(seen, axis=0, return_inverse=True)
     for number, mask in enumerate(masks):
@@ -126,4 +154,8 @@ def _solve(located: Floats, noise: float) -> tuple[Floats, Floats]:
         factor, solved, info = scipy.linalg.lapack.dposv(shifted, located)
         if info == 0 and np.isfinite(solved).all():
             return np.asarray(solved, np.float64), np.asarray(factor, np.float64)
-    raise RunError("selection fedcor", "the covariance of the losses cannot be factorised", "Give a larger selection.noise")
+    raise RunError(
+        "selection fedcor",
+        "the covariance of the losses cannot be factorised",
+        "Give a larger selection.noise",
+    )

@@ -1,24 +1,29 @@
-"""Train the clients whose losses promise most in the time they take, and keep trying some that were never asked.
+"""Train the clients whose losses promise most in the time they take, and keep trying some that were
+never asked.
 
-Lai, Zhu, Madhyastha, Chowdhury: "Oort: Efficient Federated Learning via Guided Participant Selection", OSDI 2021, Algorithm 1,
-with the constants of the authors' code in FedScale.
+Lai, Zhu, Madhyastha, Chowdhury: "Oort: Efficient Federated Learning via Guided Participant
+Selection", OSDI 2021, Algorithm 1, with the constants of the authors' code in FedScale.
 
-A client's utility is its number of examples times its loss when it last trained. Its score is that utility, clipped at the 90th
-percentile and scaled to 0..1, plus sqrt(0.1 ln t / t_last) for a figure that has grown old; a client slower than the preferred
-duration is cut by (preferred / duration)². A falling share of the budget goes to clients never asked, drawn by size and speed.
+A client's utility is its number of examples times its loss when it last trained. Its score is that
+utility, clipped at the 90th percentile and scaled to 0..1, plus sqrt(0.1 ln t / t_last) for a
+figure that has grown old; a client slower than the preferred duration is cut by (preferred /
+duration)². A falling share of the budget goes to clients never asked, drawn by size and speed.
 
 Differs from the paper:
 
-- The utility uses the mean loss a client reports. The paper's root mean square of the losses of single examples would have to
-  be computed by the client; it is never below the mean.
-- Clients are admitted to the draw from 5 % of the cut-off score on (``cut_off``), as FedScale is set up; the paper says 95 %.
-- A client that was asked and never gave a usable loss counts as one of lowest utility. In FedScale it stays "never tried", and
-  once everybody else is tried it is asked in every round.
-- The pacer looks at every ``pacer_rounds``-th round and also steps back when utility changes sharply, as in FedScale.
+- The utility uses the mean loss a client reports. The paper's root mean square of the losses of
+  single examples would have to be computed by the client; it is never below the mean.
+- Clients are admitted to the draw from 5 % of the cut-off score on (``cut_off``), as FedScale is
+  set up; the paper says 95 %.
+- A client that was asked and never gave a usable loss counts as one of lowest utility. In FedScale
+  it stays "never tried", and once everybody else is tried it is asked in every round.
+- The pacer looks at every ``pacer_rounds``-th round and also steps back when utility changes
+  sharply, as in FedScale.
 - No over-commitment: as many clients train as the round allows. No blacklist.
 
-Durations are ``population.latency_seconds`` where the recipe has devices. Otherwise they are the seconds that clients were
-measured to take, and then a run repeats exactly only as far as the clock does; ``duration = "ignored"`` leaves them out.
+Durations are ``population.latency_seconds`` where the recipe has devices. Otherwise they are the
+seconds that clients were measured to take, and then a run repeats exactly only as far as the clock
+does; ``duration = "ignored"`` leaves them out.
 """
 
 from __future__ import annotations
@@ -30,7 +35,8 @@ import numpy as np
 from fedskew.errors import RecipeError
 from fedskew.types import Bools, Feedback, Floats, Ints, Memory, Stateful, View, needs
 
-FLAT, SHARP = 0.1, 5.0  # relative changes of exploited utility at which the pacer moves on, and back
+# relative changes of exploited utility at which the pacer moves on, and back
+FLAT, SHARP = 0.1, 5.0
 
 
 @needs("loss")
@@ -55,7 +61,10 @@ def step(
     _check(epsilon=epsilon, epsilon_floor=epsilon_floor, cut_off=cut_off, pacer_rounds=pacer_rounds)
     kept = _begun(memory, view.size, preferred_percentile)
     m = min(view.budget, int(view.available.sum()))
-    tried, fresh = (np.flatnonzero(view.available & now) for now in (view.times_selected > 0, view.times_selected == 0))
+    tried, fresh = (
+        np.flatnonzero(view.available & now)
+        for now in (view.times_selected > 0, view.times_selected == 0)
+    )
     share = max(epsilon_floor, epsilon * epsilon_decay**view.round)
     num_explored = min(len(fresh), m - min(m - int(m * share), len(tried)))
     slow = _slowness(_durations(kept, view, duration), kept["percentile"], penalty)
@@ -73,7 +82,9 @@ def learn(
     pacer_rounds: int = 20,
     **others: object,
 ) -> Memory:
-    """Note the utilities and durations of the clients that trained, and let the pacer look at what exploitation gained."""
+    """Note the utilities and durations of the clients that trained, and let the pacer look at
+    what exploitation gained.
+    """
     utility, seconds = np.array(memory["utility"]), np.array(memory["seconds"])
     told = np.isfinite(feedback.loss)
     utility[feedback.clients[told]] = (feedback.examples * feedback.loss)[told]
@@ -82,8 +93,16 @@ def learn(
     gained = np.append(memory["gained"], gain.mean() if len(gain) else 0.0)[-2 * pacer_rounds :]
     percentile = memory["percentile"]
     if feedback.round % pacer_rounds == 0 and len(gained) == 2 * pacer_rounds:
-        percentile = paced(percentile, gained[:pacer_rounds].sum(), gained[pacer_rounds:].sum(), pacer_percent)
-    return {**memory, "utility": utility, "seconds": seconds, "gained": gained, "percentile": percentile}
+        percentile = paced(
+            percentile, gained[:pacer_rounds].sum(), gained[pacer_rounds:].sum(), pacer_percent
+        )
+    return {
+        **memory,
+        "utility": utility,
+        "seconds": seconds,
+        "gained": gained,
+        "percentile": percentile,
+    }
 
 
 def paced(percentile: float, before: float, now: float, by: float) -> float:
@@ -98,9 +117,11 @@ def paced(percentile: float, before: float, now: float, by: float) -> float:
 
 
 def draw(weights: Floats, n: int, rng: np.random.Generator) -> Ints:
-    """Positions of ``n`` draws without replacement, each with probability proportional to its weight among those left.
+    """Positions of ``n`` draws without replacement, each with probability proportional to its
+    weight among those left.
 
-    The ``n`` smallest of exponential waiting times with these rates: the same law as drawing one by one, in one pass.
+    The ``n`` smallest of exponential waiting times with these rates: the same law as drawing one by
+    one, in one pass.
 
     >>> draw(np.array([0.0, 5.0, 0.0]), 1, np.random.default_rng(0)).tolist()
     [1]
@@ -113,14 +134,23 @@ def _check(*, epsilon: float, epsilon_floor: float, cut_off: float, pacer_rounds
     shares = {"epsilon": epsilon, "epsilon_floor": epsilon_floor, "cut_off": cut_off}
     for name, value in shares.items():
         if not 0 <= value <= 1:
-            raise RecipeError(f"selection.{name}", f"{value} is not between 0 and 1", "Give a share")
+            raise RecipeError(
+                f"selection.{name}", f"{value} is not between 0 and 1", "Give a share"
+            )
     if pacer_rounds < 1:
-        raise RecipeError("selection.pacer_rounds", f"{pacer_rounds} is not positive", "Give at least 1")
+        raise RecipeError(
+            "selection.pacer_rounds", f"{pacer_rounds} is not positive", "Give at least 1"
+        )
 
 
 def _begun(memory: Memory, size: int, percentile: float) -> dict[str, Any]:
     unknown = np.full(size, np.nan)
-    empty = {"utility": unknown, "seconds": unknown, "gained": np.empty(0), "percentile": float(percentile)}
+    empty = {
+        "utility": unknown,
+        "seconds": unknown,
+        "gained": np.empty(0),
+        "percentile": float(percentile),
+    }
     return {**empty, **memory}
 
 
@@ -134,15 +164,23 @@ def _durations(kept: Memory, view: View, duration: str) -> Floats:
 
 
 def _slowness(seconds: Floats, percentile: float, penalty: float) -> Floats:
-    """(K,) the factor for clients slower than the preferred duration; 1 for all others and for those never measured."""
+    """(K,) the factor for clients slower than the preferred duration; 1 for all others and for
+    those never measured.
+    """
     known: Bools = np.isfinite(seconds)
     if not known.any() or percentile >= 100:
         return np.ones(len(seconds))
     preferred = np.percentile(seconds[known], percentile)
-    return np.where(known & (seconds > preferred), (preferred / np.where(known, np.maximum(seconds, 1e-9), 1)) ** penalty, 1.0)
+    return np.where(
+        known & (seconds > preferred),
+        (preferred / np.where(known, np.maximum(seconds, 1e-9), 1)) ** penalty,
+        1.0,
+    )
 
 
-def _scores(utility: Floats, view: View, tried: Ints, clip_percentile: float, staleness: float) -> Floats:
+def _scores(
+    utility: Floats, view: View, tried: Ints, clip_percentile: float, staleness: float
+) -> Floats:
     """Scaled utility plus the bonus for old figures, of the clients tried."""
     known = utility[tried][np.isfinite(utility[tried])]
     low, high = (known.min(), known.max()) if len(known) else (0.0, 0.0)
@@ -153,7 +191,9 @@ def _scores(utility: Floats, view: View, tried: Ints, clip_percentile: float, st
 
 
 def _exploit(score: Floats, n: int, cut_off: float, rng: np.random.Generator) -> Ints:
-    """Positions of ``n`` clients, drawn by score among those that reach a share of the n-th best score."""
+    """Positions of ``n`` clients, drawn by score among those that reach a share of the n-th best
+    score.
+    """
     if n <= 0:
         return np.empty(0, np.int64)
     threshold = cut_off * np.partition(score, len(score) - n)[len(score) - n]
@@ -161,4 +201,5 @@ def _exploit(score: Floats, n: int, cut_off: float, rng: np.random.Generator) ->
     return admitted[draw(score[admitted], n, rng)]
 
 
-oort = Stateful(step, learn, layer="all")  # updates are not looked at; "last" would refuse models without an output layer
+# updates are not looked at; "last" would refuse models without an output layer
+oort = Stateful(step, learn, layer="all")

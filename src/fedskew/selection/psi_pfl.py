@@ -1,16 +1,20 @@
-"""Train only with the clients whose labels look most like everybody's: a fixed cohort below a percentile of the PSI.
+"""Train only with the clients whose labels look most like everybody's: a fixed cohort below a
+percentile of the PSI.
 
-Jimenez-Gutierrez, Solans, Elbamby, Kourtellis: "PSI-PFL: Population Stability Index for Client Selection in non-IID
-Personalized Federated Learning", arXiv 2506.00440, 2025, and the authors' public code: PSI_i of every client against the label
-mix of all examples; those at or below the q-th percentile, q in {10, 25, 50}, form the cohort of the whole run; FedAvg draws
-half of it per round. METHODS 4.11 and 2.11.
+Jimenez-Gutierrez, Solans, Elbamby, Kourtellis: "PSI-PFL: Population Stability Index for Client
+Selection in non-IID Personalized Federated Learning", arXiv 2506.00440, 2025, and the authors'
+public code: PSI_i of every client against the label mix of all examples; those at or below the q-th
+percentile, q in {10, 25, 50}, form the cohort of the whole run; FedAvg draws half of it per round.
+METHODS 4.11 and 2.11.
 
 Differs from the paper:
 
-- The number of clients is ``fraction`` of the cohort, at least 1, halves rounded to even; ``number="budget"`` takes
-  ``run.clients_per_round`` instead (at most the cohort).
-- Their code copies a cohort of one or two clients four times to satisfy its framework; here one client is enough.
-- They choose q by test accuracy. Choose it on something else (``data.holdout`` keeps such data apart).
+- The number of clients is ``fraction`` of the cohort, at least 1, halves rounded to even;
+  ``number="budget"`` takes ``run.clients_per_round`` instead (at most the cohort).
+- Their code copies a cohort of one or two clients four times to satisfy its framework; here one
+  client is enough.
+- They choose q by test accuracy. Choose it on something else (``data.holdout`` keeps such data
+  apart).
 - If no one of the cohort is available, the available client with the smallest PSI trains alone.
 """
 
@@ -37,7 +41,9 @@ def psi_pfl(
     """Uniformly random available clients of the cohort, ids ascending."""
     if not (0 <= percentile <= 100 and 0 < fraction <= 1 and eps > 0):
         raise RecipeError(
-            "selection psi_pfl", "an option is out of range", "percentile in [0, 100], fraction in (0, 1], eps > 0"
+            "selection psi_pfl",
+            "an option is out of range",
+            "percentile in [0, 100], fraction in (0, 1], eps > 0",
         )
     if view.signal is None:
         raise RunError("selection psi_pfl", "there is no signal", "Add [signal] to the recipe")
@@ -53,7 +59,8 @@ def psi_pfl(
 
 
 def psi_of(signal: Signal, *, eps: float = 1e-6) -> Floats:
-    """(K,) PSI_i = sum over classes of (p - g) ln((p + eps) / (g + eps)); infinite for clients without known labels.
+    """(K,) PSI_i = sum over classes of (p - g) ln((p + eps) / (g + eps)); infinite for clients
+    without known labels.
 
     >>> signal = Signal(np.array([[.7, .2, .1, 0], [.1, .2, .3, .4]]), np.array([10, 30]), "disclosed")
     >>> psi_of(signal).round(6)
@@ -75,4 +82,5 @@ def cohort(psi: Floats, percentile: float) -> Bools:
     if not known.any():
         return np.zeros(len(psi), np.bool_)
     bar = np.percentile(psi[known], percentile)
-    return psi <= bar + 1e-12 * (1 + bar)  # interpolation may round a client's own value down by one ulp
+    # interpolation may round a client's own value down by one ulp
+    return psi <= bar + 1e-12 * (1 + bar)

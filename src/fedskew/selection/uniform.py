@@ -1,7 +1,7 @@
 """Every available client has the same chance: the selection of FedAvg.
 
-McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learning of Deep Networks from Decentralized Data",
-AISTATS 2017, Algorithm 1.
+McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learning of Deep Networks
+from Decentralized Data", AISTATS 2017, Algorithm 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Signal: what the server knows of every client's label mix, ``source(counts, *, options) -> Signal``.
+"""Signal: what the server knows of every client's label mix, ``source(counts, *, options) ->
+Signal``.
 
-``histogram`` is disclosed exactly, ``private`` with noise added at the client; ``estimated`` guesses it from a probe, so it is
-``source(updates, *, options)``: the loop looks at the name of the first argument. :mod:`quality` says how good a guess is.
+``histogram`` is disclosed exactly, ``private`` with noise added at the client; ``estimated``
+guesses it from a probe, so it is ``source(updates, *, options)``: the loop looks at the name of the
+first argument. :mod:`quality` says how good a guess is.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ from fedskew.types import Floats, Ints
 
 
 def check_counts(counts: ArrayLike, where: str = "signal") -> Ints:
-    """A (K, C) table of whole numbers >= 0, or an error that names the first offending client and class.
+    """A (K, C) table of whole numbers >= 0, or an error that names the first offending client and
+    class.
 
     >>> check_counts([[3, 0], [1, 2.0]]).tolist()
     [[3, 0], [1, 2]]
@@ -20,7 +21,11 @@ def check_counts(counts: ArrayLike, where: str = "signal") -> Ints:
     """
     table = _as_numbers(counts, where)
     if table.ndim != 2 or table.size == 0:
-        raise SignalError(where, f"label counts have shape {table.shape}", "Give one row per client and one column per class")
+        raise SignalError(
+            where,
+            f"label counts have shape {table.shape}",
+            "Give one row per client and one column per class",
+        )
     for what, bad in _faults(table):
         if bad.any():
             client, label = (int(i) for i in np.unravel_index(int(bad.argmax()), table.shape))
@@ -41,11 +46,17 @@ def _as_numbers(counts: ArrayLike, where: str) -> np.ndarray:
         table = np.asarray(counts)
         return table if table.dtype.kind in "iufb" else table.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise SignalError(where, "label counts are not a table of numbers", "Give whole numbers, one row per client") from error
+        raise SignalError(
+            where,
+            "label counts are not a table of numbers",
+            "Give whole numbers, one row per client",
+        ) from error
 
 
 def _faults(table: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """What can be wrong with a count, in the order it is looked for; comparisons with NaN are False, so NaN comes first."""
+    """What can be wrong with a count, in the order it is looked for; comparisons with NaN are
+    False, so NaN comes first.
+    """
     return [
         ("not a finite number", ~np.isfinite(table)),
         ("negative", table < 0),

@@ -1,10 +1,13 @@
-"""Label proportions guessed from a probe: every client trains a little from the first model, the server reads its output layer.
+"""Label proportions guessed from a probe: every client trains a little from the first model, the
+server reads its output layer.
 
-BACSA (paper 001), eqs 1-9; METHODS 8. THIS IS A PRIVACY ATTACK, put to use: see :mod:`fedskew.signal.estimators` for what each
-method computes and how well. Needs no disclosure by the clients, costs one model down and one up for each of them.
+BACSA (paper 001), eqs 1-9; METHODS 8. THIS IS A PRIVACY ATTACK, put to use: see
+:mod:`fedskew.signal.estimators` for what each method computes and how well. Needs no disclosure by
+the clients, costs one model down and one up for each of them.
 
-Differs from the paper: the probe is explicit (the paper's box leaves open when estimation happens), and its default is one
-epoch at a small learning rate read with ``bias_linear``, which METHODS 8.3 measured as the best without auxiliary data.
+Differs from the paper: the probe is explicit (the paper's box leaves open when estimation happens),
+and its default is one epoch at a small learning rate read with ``bias_linear``, which METHODS 8.3
+measured as the best without auxiliary data.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ from fedskew.types import Floats, HeadUpdates, Signal
 def estimated(
     updates: HeadUpdates,
     *,
-    method: Literal["auto", "bias_linear", "eq7_raw", "eq7_delta", "sqrt_raw", "sqrt_delta", "rlu"] = "auto",
+    method: Literal[
+        "auto", "bias_linear", "eq7_raw", "eq7_delta", "sqrt_raw", "sqrt_delta", "rlu"
+    ] = "auto",
     probe: Literal["all", "cover"] = "all",
     epochs: int = 1,
     batch: int = 32,
@@ -28,14 +33,23 @@ def estimated(
 ) -> Signal:
     """Estimate every client's label proportions from its update of the output layer.
 
-    ``probe``: ``all`` clients at once, or in ceil(K / m) covering rounds of m (``cover``); both from the first model, which
-    stays as it was, so both give the same estimates and cost the same bytes. ``epochs``, ``batch`` and ``lr`` are the
-    probe's (plain SGD). ``rlu`` needs examples of the server's own: ``data.auxiliary``. A client whose probe failed counts
-    as uniform: nothing is known of it.
+    ``probe``: ``all`` clients at once, or in ceil(K / m) covering rounds of m (``cover``); both
+    from the first model, which stays as it was, so both give the same estimates and cost the same
+    bytes. ``epochs``, ``batch`` and ``lr`` are the probe's (plain SGD). ``rlu`` needs examples of
+    the server's own: ``data.auxiliary``. A client whose probe failed counts as uniform: nothing is
+    known of it.
     """
-    chosen = choose_estimator(has_bias=updates.bias is not None, plain_sgd=True) if method == "auto" else method
+    chosen = (
+        choose_estimator(has_bias=updates.bias is not None, plain_sgd=True)
+        if method == "auto"
+        else method
+    )
     weight = updates.weight if chosen.endswith("_raw") else updates.weight - updates.received_weight
-    bias = None if updates.bias is None or updates.received_bias is None else updates.bias - updates.received_bias
+    bias = (
+        None
+        if updates.bias is None or updates.received_bias is None
+        else updates.bias - updates.received_bias
+    )
     rows: Floats = np.full(updates.weight.shape[:2], 1 / updates.weight.shape[1])
     seen = updates.answered
     if seen.any():

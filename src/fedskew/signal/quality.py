@@ -4,9 +4,11 @@ METHODS 8.4; kappa is eq 9 of BACSA (paper 001).
 
 Differs from the paper:
 
-- Eq 9, the mean of |p - estimate| / p in percent, divides by zero for every class a client lacks, that is almost always under
-  skew. ``kappa_support`` averages only over clients that have the class; ``kappa_floor`` over all, with max(p, 1/n) below.
-- What goes wrong on absent classes is counted apart: ``false_mass``, and precision and recall of "has this class".
+- Eq 9, the mean of |p - estimate| / p in percent, divides by zero for every class a client lacks,
+  that is almost always under skew. ``kappa_support`` averages only over clients that have the
+  class; ``kappa_floor`` over all, with max(p, 1/n) below.
+- What goes wrong on absent classes is counted apart: ``false_mass``, and precision and recall of
+  "has this class".
 - The paper adds kappa up over Monte-Carlo runs; report the mean instead.
 """
 
@@ -33,7 +35,9 @@ class EstimationQuality:
     presence_recall: float  # of the pairs that are present
 
 
-def estimation_quality(truth: ArrayLike, estimate: ArrayLike, num_examples: ArrayLike) -> EstimationQuality:
+def estimation_quality(
+    truth: ArrayLike, estimate: ArrayLike, num_examples: ArrayLike
+) -> EstimationQuality:
     """Compare estimated with true proportions, both (K, C) with rows that sum to 1.
 
     >>> found = estimation_quality([[.5, .5, 0], [1, 0, 0]], [[.4, .5, .1], [1, 0, 0]], [10, 10])
@@ -42,9 +46,15 @@ def estimation_quality(truth: ArrayLike, estimate: ArrayLike, num_examples: Arra
     """
     p, q, sizes = (np.asarray(values, np.float64) for values in (truth, estimate, num_examples))
     if p.shape != q.shape or p.ndim != 2 or sizes.shape != (len(p),):
-        raise SignalError("quality", f"shapes {p.shape}, {q.shape}, {sizes.shape}", "Give (K, C), (K, C) and (K,)")
+        raise SignalError(
+            "quality", f"shapes {p.shape}, {q.shape}, {sizes.shape}", "Give (K, C), (K, C) and (K,)"
+        )
     if not (sizes > 0).all():
-        raise SignalError("quality", f"client {int((sizes <= 0).argmax())} has no examples", "Leave it out of the comparison")
+        raise SignalError(
+            "quality",
+            f"client {int((sizes <= 0).argmax())} has no examples",
+            "Leave it out of the comparison",
+        )
     has, called = p > 0, q >= 0.5 / p.shape[1]
     error = np.abs(p - q)
     return EstimationQuality(

@@ -1,8 +1,10 @@
-"""For people who write selection rules: everything the loop relies on, checked in a second on clients that do not exist.
+"""For people who write selection rules: everything the loop relies on, checked in a second on
+clients that do not exist.
 
-Nothing is trained. A :class:`World` says how many clients there are, who is there and who answers; its numbers are all drawn
-from its seed. :func:`play` lets a rule select for a few rounds, answers what it asks for and feeds what it learns from;
-:func:`check_selection` does so in worlds that have broken rules before, and says what went wrong, where:
+Nothing is trained. A :class:`World` says how many clients there are, who is there and who answers;
+its numbers are all drawn from its seed. :func:`play` lets a rule select for a few rounds, answers
+what it asks for and feeds what it learns from; :func:`check_selection` does so in worlds that have
+broken rules before, and says what went wrong, where:
 
 >>> import numpy as np
 >>> def worst_first(view, rng):
@@ -17,7 +19,8 @@ AssertionError: worst_first in World(available='some'), round 1: chose [1, 2] wh
 ...     return there[np.argsort(-known, kind="stable")][: view.budget]
 >>> check_selection(worst_first)
 
-A rule that remembers is checked with its ``Stateful``; options are passed on: ``check_selection(my_rule, temperature=2.0)``.
+A rule that remembers is checked with its ``Stateful``; options are passed on:
+``check_selection(my_rule, temperature=2.0)``.
 """
 
 from fedskew.testing.checks import check_selection

@@ -13,12 +13,14 @@ from fedskew.testing.world import WORLDS, World
 from fedskew.types import State, Stateful
 
 
-def check_selection(rule: Any, *, worlds: tuple[World, ...] = WORLDS, fills_budget: bool = True, **options: Any) -> None:
+def check_selection(
+    rule: Any, *, worlds: tuple[World, ...] = WORLDS, fills_budget: bool = True, **options: Any
+) -> None:
     """Raise AssertionError unless the rule keeps every promise in every world.
 
-    Distinct available clients, ``min(budget, available)`` of them (``fills_budget = False``: at least one, if any has a
-    cluster); the same stream gives the same answer; nothing it is given is changed; its memory survives a checkpoint and it
-    goes on from there as if nothing had happened.
+    Distinct available clients, ``min(budget, available)`` of them (``fills_budget = False``: at
+    least one, if any has a cluster); the same stream gives the same answer; nothing it is given is
+    changed; its memory survives a checkpoint and it goes on from there as if nothing had happened.
     """
     for world in worlds:
         where = f"{name_of(rule)} in {world}"
@@ -26,14 +28,26 @@ def check_selection(rule: Any, *, worlds: tuple[World, ...] = WORLDS, fills_budg
         again = play(rule, world, options, fills_budget=fills_budget)
         _same(whole, list(again), where, "another answer from the same stream")
         if isinstance(rule, Stateful):
-            saved = play(rule, world, options, fills_budget=fills_budget, between=lambda s: _reread(s, name_of(rule)))
+            saved = play(
+                rule,
+                world,
+                options,
+                fills_budget=fills_budget,
+                between=lambda s: _reread(s, name_of(rule)),
+            )
             _same(whole, list(saved), where, "another answer after memory was saved and read back")
 
 
 def _same(some: list[Played], others: list[Played], where: str, what: str) -> None:
     for one, other in zip(some, others, strict=True):
-        equal = one.ids.tolist() == other.ids.tolist() and [*map(repr, one.asks)] == [*map(repr, other.asks)]
-        expect(equal, f"{where}, round {one.round}", f"{what}: {one.ids.tolist()} and {other.ids.tolist()}")
+        equal = one.ids.tolist() == other.ids.tolist() and [*map(repr, one.asks)] == [
+            *map(repr, other.asks)
+        ]
+        expect(
+            equal,
+            f"{where}, round {one.round}",
+            f"{what}: {one.ids.tolist()} and {other.ids.tolist()}",
+        )
 
 
 def _reread(state: State, where: str) -> State:

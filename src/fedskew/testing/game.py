@@ -1,4 +1,6 @@
-"""A rule playing in a world: its questions are answered, its choices checked, and it is told what it may learn from."""
+"""A rule playing in a world: its questions are answered, its choices checked, and it is told
+what it may learn from.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ MAX_QUESTIONS = 8  # as in the loop
 
 @dataclass(frozen=True)
 class Played:
-    """One round of a rule: what it asked for, whom it chose, and the state the round left behind."""
+    """One round of a rule: what it asked for, whom it chose, and the state the round left
+    behind.
+    """
 
     round: int
     asks: tuple[Ask, ...]
@@ -51,8 +55,8 @@ def play(
 ) -> Iterator[Played]:
     """Play a rule with its options round by round and check every answer on the way.
 
-    ``draws`` chooses another random stream for the rule in the same world; ``between`` is what a state goes through from one
-    round to the next.
+    ``draws`` chooses another random stream for the rule in the same world; ``between`` is what a
+    state goes through from one round to the next.
 
     >>> from fedskew.selection.uniform import uniform
     >>> [len(played.ids) for played in play(uniform, World(rounds=3))]
@@ -60,7 +64,9 @@ def play(
     """
     stage = Stage(name_of(rule), rule, options or {})
     never = np.zeros(world.clients, np.int64)
-    state = State(np.zeros((1, 1), np.float32), 0, world.seed, np.full(world.clients, np.nan), never, never)
+    state = State(
+        np.zeros((1, 1), np.float32), 0, world.seed, np.full(world.clients, np.nan), never, never
+    )
     while state.round < world.rounds:
         played = _play_round(stage, world, state, fills_budget, draws)
         yield played
@@ -75,7 +81,9 @@ def name_of(rule: Any) -> str:
 
 
 def expect(kept: object, where: str, what: str) -> None:
-    """Raise AssertionError if a promise is not kept (a plain assert would vanish under ``python -O``)."""
+    """Raise AssertionError if a promise is not kept (a plain assert would vanish under ``python
+    -O``).
+    """
     if not kept:
         raise AssertionError(f"{where}: {what}")
 
@@ -87,12 +95,22 @@ def _play_round(stage: Stage, world: World, state: State, fills_budget: bool, dr
     while True:
         view = _view(stage, world, state, answers)
         given, copy = _read_only(memory), _read_only(memory)
-        chosen, memory = stage(view, stream(world.seed, "select", round, len(answers), draws), memory=given)
-        expect(same_memory(given, copy), where, "changed the memory it was given; return a new dict")
+        chosen, memory = stage(
+            view, stream(world.seed, "select", round, len(answers), draws), memory=given
+        )
+        expect(
+            same_memory(given, copy), where, "changed the memory it was given; return a new dict"
+        )
         if not isinstance(chosen, Ask):
             break
-        expect(len(answers) < MAX_QUESTIONS, where, f"asked {MAX_QUESTIONS + 1} questions without selecting")
-        expect(len(chosen.clients), where, f"asked nobody ({type(chosen).__name__} without clients)")
+        expect(
+            len(answers) < MAX_QUESTIONS,
+            where,
+            f"asked {MAX_QUESTIONS + 1} questions without selecting",
+        )
+        expect(
+            len(chosen.clients), where, f"asked nobody ({type(chosen).__name__} without clients)"
+        )
         _check_ids(chosen.clients, view, where, "asked")
         answers = (*answers, _answer(world, chosen, round))
         state = _heard(state, answers[-1])
@@ -123,7 +141,11 @@ def _answer(world: World, ask: Ask, round: int) -> Answer:
         return Answer(ask, world.losses_at(round)[ask.clients])
     if isinstance(ask, AskTrial):
         return Answer(ask, world.losses_at(round, trial=1))
-    expect(isinstance(ask, AskUpdates), "selection", f"asked for {type(ask).__name__}, which only procedures may")
+    expect(
+        isinstance(ask, AskUpdates),
+        "selection",
+        f"asked for {type(ask).__name__}, which only procedures may",
+    )
     assert isinstance(ask, AskUpdates)
     updates = np.where(world.usable_at(round)[:, None], world.updates_at(round, ask.layer), np.nan)
     return Answer(ask, updates[ask.clients])
@@ -134,7 +156,9 @@ def _heard(state: State, answer: Answer) -> State:
     if not isinstance(answer.ask, AskLoss):
         return state
     loss = state.loss.copy()
-    loss[answer.ask.clients] = np.where(np.isnan(answer.values), loss[answer.ask.clients], answer.values)
+    loss[answer.ask.clients] = np.where(
+        np.isnan(answer.values), loss[answer.ask.clients], answer.values
+    )
     return replace(state, loss=loss)
 
 
@@ -142,9 +166,15 @@ def _check_ids(ids: Any, view: View, where: str, verb: str) -> Ints:
     array = np.asarray(ids)
     listed = array.tolist()
     expect(array.ndim == 1, where, f"{verb} {ids!r}, not a list of client ids")
-    expect(array.dtype == np.int64 or not listed, where, f"{verb} ids of type {array.dtype}, not int64")
+    expect(
+        array.dtype == np.int64 or not listed, where, f"{verb} ids of type {array.dtype}, not int64"
+    )
     expect(len(set(listed)) == len(listed), where, f"{verb} a client twice: {listed}")
-    expect(all(0 <= i < view.size for i in listed), where, f"{verb} clients that do not exist: {listed}")
+    expect(
+        all(0 <= i < view.size for i in listed),
+        where,
+        f"{verb} clients that do not exist: {listed}",
+    )
     gone = array[~view.available[array]].tolist() if listed else []
     expect(not gone, where, f"{verb} {gone} who are not available")
     return array.astype(np.int64)
@@ -153,8 +183,16 @@ def _check_ids(ids: Any, view: View, where: str, verb: str) -> Ints:
 def _check_number(ids: Ints, view: View, where: str, fills_budget: bool, by_cluster: bool) -> None:
     there = int(view.available.sum())
     right = len(ids) == min(view.budget, there) or not fills_budget
-    expect(right, where, f"chose {len(ids)} of {there} available clients with a budget of {view.budget}")
-    grouped = view.available & (view.clustering.labels >= 0) if by_cluster and view.clustering else view.available
+    expect(
+        right,
+        where,
+        f"chose {len(ids)} of {there} available clients with a budget of {view.budget}",
+    )
+    grouped = (
+        view.available & (view.clustering.labels >= 0)
+        if by_cluster and view.clustering
+        else view.available
+    )
     expect(len(ids) or not grouped.any(), where, f"chose nobody of {there} available clients")
 
 
@@ -163,13 +201,21 @@ def _taught(stage: Stage, world: World, view: View, ids: Ints, memory: Any, wher
     if not isinstance(rule, Stateful) or rule.learn is None:
         return memory
     given, copy = _read_only(memory), _read_only(memory)
-    learned = rule.learn(given, _feedback(world, rule, view, ids, stage.options.get("layer", rule.layer)), **stage.options)
-    expect(same_memory(given, copy), where, "learn changed the memory it was given; return a new dict")
+    learned = rule.learn(
+        given,
+        _feedback(world, rule, view, ids, stage.options.get("layer", rule.layer)),
+        **stage.options,
+    )
+    expect(
+        same_memory(given, copy), where, "learn changed the memory it was given; return a new dict"
+    )
     return learned
 
 
 def _feedback(world: World, rule: Stateful, view: View, ids: Ints, layer: str) -> Feedback:
-    """Of the clients that answered; where nobody reports, every other round nobody answers and in the rest losses are nan."""
+    """Of the clients that answered; where nobody reports, every other round nobody answers and
+    in the rest losses are nan.
+    """
     usable = world.usable_at(view.round)
     used = ids if world.reports == "none" and view.round % 2 else ids[usable[ids]]
     return Feedback(
@@ -192,7 +238,14 @@ def _after(state: State, world: World, ids: Ids, memory: Any) -> State:
     reported = world.losses_at(round, trial=2)
     heard = np.isfinite(reported) & (last == round)
     loss = np.where(heard, reported, state.loss)
-    return replace(state, round=round, times_selected=times, last_selected=last, loss=loss, memory={"selection": memory})
+    return replace(
+        state,
+        round=round,
+        times_selected=times,
+        last_selected=last,
+        loss=loss,
+        memory={"selection": memory},
+    )
 
 
 def _read_only(memory: Any) -> Any:
@@ -211,7 +264,11 @@ def same_memory(one: Any, other: Any) -> bool:
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return list(one) == list(other) and all(same_memory(one[key], other[key]) for key in one)
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+        return (
+            one.dtype == other.dtype
+            and one.shape == other.shape
+            and one.tobytes() == other.tobytes()
+        )
     if isinstance(one, float | np.floating) and isinstance(other, float | np.floating):
         return one == other or (bool(np.isnan(one)) and bool(np.isnan(other)))
     if isinstance(one, list | tuple) and type(one) is type(other):

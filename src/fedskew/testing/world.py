@@ -1,4 +1,6 @@
-"""Federations that do not exist: who is there, who answers, and every number a selection rule may see."""
+"""Federations that do not exist: who is there, who answers, and every number a selection rule
+may see.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,15 @@ class World:
     budget: int = 4
     rounds: int = 6
     seed: int = 0
-    available: Literal["all", "some", "none"] = "all"  # some: others in every round, now and then nobody; a few without data
+    # some: others in every round, now and then nobody; a few without data
+    available: Literal["all", "some", "none"] = "all"
     reports: Literal["all", "some", "none"] = "all"  # whose losses and updates are usable
-    clusters: Literal["few", "one", "each", "loose"] = "few"  # each client its own; loose: every third client in none
-    everything: bool = True  # False: of signal, clusters, latencies and SNRs only what the rule says it needs
-    order: tuple[int, ...] = ()  # client j is client order[j] of the world without it: the same clients under other names
+    # each client its own; loose: every third client in none
+    clusters: Literal["few", "one", "each", "loose"] = "few"
+    # False: of signal, clusters, latencies and SNRs only what the rule says it needs
+    everything: bool = True
+    # client j is client order[j] of the world without it: the same clients under other names
+    order: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         changed = [f for f in dataclasses.fields(self) if getattr(self, f.name) != f.default]
@@ -51,7 +57,9 @@ class World:
         """Sizes, and what else is known of the clients."""
         latency = self._latency if self.everything or "latency" in needs else None
         return Population(
-            self.num_examples, latency_seconds=latency, snr=self._snr if self.everything or "snr" in needs else None
+            self.num_examples,
+            latency_seconds=latency,
+            snr=self._snr if self.everything or "snr" in needs else None,
         )
 
     @cached_property
@@ -59,13 +67,22 @@ class World:
         """Label proportions; zeros for clients without data."""
         rows = self._named(self._drawn("labels").dirichlet(np.full(HEAD[0], 0.3), self.clients))
         there = self.num_examples > 0
-        return Signal(np.where(there[:, None], rows, 0.0), self.num_examples.astype(np.float64), "disclosed", known=there)
+        return Signal(
+            np.where(there[:, None], rows, 0.0),
+            self.num_examples.astype(np.float64),
+            "disclosed",
+            known=there,
+        )
 
     @cached_property
     def clustering(self) -> Clustering:
         """Groups numbered by their smallest member; -1 for clients in none."""
-        drawn = self._drawn("clusters").integers(0, max(2, min(20, self.clients // 4)), self.clients)
-        raw = {"one": np.zeros(self.clients, np.int64), "each": np.arange(self.clients)}.get(self.clusters, drawn)
+        drawn = self._drawn("clusters").integers(
+            0, max(2, min(20, self.clients // 4)), self.clients
+        )
+        raw = {"one": np.zeros(self.clients, np.int64), "each": np.arange(self.clients)}.get(
+            self.clusters, drawn
+        )
         if self.clusters == "loose":
             raw[2::3] = -1
         raw = np.where(self.num_examples > 0, self._named(raw), -1)
@@ -120,7 +137,9 @@ class World:
 
     @cached_property
     def _direction(self) -> Floats:
-        return self._named(self._drawn("direction").normal(size=(self.clients, HEAD[0] * HEAD[1] + HEAD[0] + BODY)))
+        return self._named(
+            self._drawn("direction").normal(size=(self.clients, HEAD[0] * HEAD[1] + HEAD[0] + BODY))
+        )
 
     def _drawn(self, purpose: str, *keys: int) -> np.random.Generator:
         return stream(self.seed, f"world {purpose}", *keys)

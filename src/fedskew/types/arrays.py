@@ -13,7 +13,8 @@ Params: TypeAlias = NDArray[np.float32]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 Ids: TypeAlias = Sequence[int] | NDArray[np.int64]  # client numbers, or slot numbers
-Memory: TypeAlias = Mapping[str, Any]  # what a stage remembers between rounds: arrays, numbers, strings, nested by name
+# what a stage remembers between rounds: arrays, numbers, strings, nested by name
+Memory: TypeAlias = Mapping[str, Any]
 
 
 def frozen(array: ArrayLike, dtype: DTypeLike | None = None) -> NDArray[Any]:
@@ -28,7 +29,9 @@ def frozen(array: ArrayLike, dtype: DTypeLike | None = None) -> NDArray[Any]:
 
 
 def freeze(value: object, **dtypes: DTypeLike) -> None:
-    """Replace the named array fields of a frozen dataclass by read-only arrays of these dtypes (None stays None)."""
+    """Replace the named array fields of a frozen dataclass by read-only arrays of these dtypes
+    (None stays None).
+    """
     for name, dtype in dtypes.items():
         given = getattr(value, name)
         if given is not None:

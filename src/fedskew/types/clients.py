@@ -40,7 +40,8 @@ class Population:
 class Signal:
     """Label proportions of every client and where they came from.
 
-    A client without examples has ``known`` False and a row of zeros: it is left out of clustering and never selected.
+    A client without examples has ``known`` False and a row of zeros: it is left out of clustering
+    and never selected.
     """
 
     rows: Floats  # (K, C), each known row sums to 1
@@ -62,7 +63,9 @@ class Signal:
 
 @dataclass(frozen=True)
 class HeadUpdates:
-    """What a probe leaves: the output layer of every client after a short training from one and the same model."""
+    """What a probe leaves: the output layer of every client after a short training from one and
+    the same model.
+    """
 
     received_weight: Floats  # (C, L)
     weight: Floats  # (K, C, L) after training
@@ -71,16 +74,24 @@ class HeadUpdates:
     steps: Ints  # (K,) optimiser steps taken
     answered: Bools  # (K,) False: no usable reply
     num_examples: Ints  # (K,)
-    confusion: Floats | None = None  # (K, C, C) mean softmax per true class on the auxiliary set, before and after averaged
+    # (K, C, C) mean softmax per true class on the auxiliary set, before and after averaged
+    confusion: Floats | None = None
 
     def __post_init__(self) -> None:
         floats = ("received_weight", "weight", "received_bias", "bias", "confusion")
-        freeze(self, steps=np.int64, answered=np.bool_, num_examples=np.int64, **dict.fromkeys(floats, np.float64))
+        freeze(
+            self,
+            steps=np.int64,
+            answered=np.bool_,
+            num_examples=np.int64,
+            **dict.fromkeys(floats, np.float64),
+        )
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """How far clients are from each other: a distance matrix, or points whose Euclidean distance it is, or both.
+    """How far clients are from each other: a distance matrix, or points whose Euclidean distance it
+    is, or both.
 
     Above a few thousand clients only ``points`` exist, never a K x K matrix.
     """
@@ -106,13 +117,16 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Clustering:
-    """Groups of clients, numbered 0..k-1 by their smallest member. Label -1: in no group, never chosen by a cluster rule."""
+    """Groups of clients, numbered 0..k-1 by their smallest member. Label -1: in no group, never
+    chosen by a cluster rule.
+    """
 
     labels: Ints  # (K,)
     silhouette: float | None = None
     noise_fraction: float = 0.0
     exact: bool = True  # False: found on a sample or with mini-batches
-    details: Mapping[str, Any] = field(default_factory=dict)  # parameters chosen, the scanned curve, centroids ...
+    # parameters chosen, the scanned curve, centroids ...
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         freeze(self, labels=np.int64)

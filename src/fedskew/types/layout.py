@@ -18,7 +18,8 @@ class Block:
     name: str
     shape: tuple[int, ...]
     offset: int
-    kind: Literal["weight", "buffer", "counter"]  # trained | averaged (BatchNorm statistics) | integer, takes the maximum
+    # trained | averaged (BatchNorm statistics) | integer, takes the maximum
+    kind: Literal["weight", "buffer", "counter"]
 
     @cached_property
     def size(self) -> int:
@@ -33,7 +34,8 @@ class Block:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each tensor of a model lies in its flat float32 vector: weights first, then buffers, then counters.
+    """Where each tensor of a model lies in its flat float32 vector: weights first, then buffers,
+    then counters.
 
     >>> layout = Layout.of([("w", (2, 3), "weight"), ("b", (2,), "weight")])
     >>> layout.size, layout.bytes, layout["b"].offset

@@ -1,4 +1,6 @@
-"""What a round does: who trains in what order on which model, what each client does, and what comes back."""
+"""What a round does: who trains in what order on which model, what each client does, and what
+comes back.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,14 @@ class Plan:
     """
 
     chains: tuple[Chain, ...]
-    relay: Literal["server", "d2d"] = "server"  # how a model gets from one client of a chain to the next
-    broken: Literal["skip", "drop"] = "skip"  # a client fails mid-chain: go on without it, or give the chain up
-    home: Ints | None = None  # (K,) the slot each client is evaluated with; None = slot 0 for everyone
-    models_down: int = 1  # models sent to each client of the plan; 0 = it trains one of its own, which never travels
+    # how a model gets from one client of a chain to the next
+    relay: Literal["server", "d2d"] = "server"
+    # a client fails mid-chain: go on without it, or give the chain up
+    broken: Literal["skip", "drop"] = "skip"
+    # (K,) the slot each client is evaluated with; None = slot 0 for everyone
+    home: Ints | None = None
+    # models sent to each client of the plan; 0 = it trains one of its own, which never travels
+    models_down: int = 1
     models_up: int = 1  # models each client sends back
 
     def __post_init__(self) -> None:
@@ -64,7 +70,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class LocalJob:
-    """What a client does with the model it receives. It travels as data, so no client has to remember a convention."""
+    """What a client does with the model it receives. It travels as data, so no client has to
+    remember a convention.
+    """
 
     epochs: int = 1
     batch: int = 32
@@ -73,9 +81,11 @@ class LocalJob:
     momentum: float = 0.0  # sgd only; state starts fresh every round
     weight_decay: float = 0.0
     prox_mu: float = 0.0  # FedProx: adds mu * (w - received) to every gradient
-    clip_norm: float = 0.0  # 0 = off; else a longer gradient is shortened to this length before anything is added to it
+    # 0 = off; else a longer gradient is shortened to this length before anything is added to it
+    clip_norm: float = 0.0
     max_examples: int = 0  # 0 = all; else a fresh random draw of this many each round
-    report_loss: Literal["train", "start", "end"] = "train"  # mean over the batches | received model | trained model
+    # mean over the batches | received model | trained model
+    report_loss: Literal["train", "start", "end"] = "train"
 
 
 @dataclass(frozen=True)
@@ -91,7 +101,15 @@ class Replies:
     sent: Bools  # (n,) whether bytes came back, usable or not: they are charged
 
     def __post_init__(self) -> None:
-        freeze(self, params=np.float32, loss=np.float64, seconds=np.float64, steps=np.int64, examples=np.int64, sent=np.bool_)
+        freeze(
+            self,
+            params=np.float32,
+            loss=np.float64,
+            seconds=np.float64,
+            steps=np.int64,
+            examples=np.int64,
+            sent=np.bool_,
+        )
 
     @property
     def ok(self) -> Bools:

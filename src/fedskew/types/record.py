@@ -12,7 +12,9 @@ from fedskew.types.plan import Chain
 
 @dataclass(frozen=True)
 class Transfer:
-    """Bytes of one kind in one direction. ``multicast`` is what they cost when one send reaches everybody."""
+    """Bytes of one kind in one direction. ``multicast`` is what they cost when one send reaches
+    everybody.
+    """
 
     direction: Literal["down", "up", "d2d"]
     kind: Literal["model", "control", "loss", "histogram", "order", "latency", "gradient", "probe"]
@@ -28,30 +30,42 @@ class Cost:
     Cost(seconds=2.0, joules=40.0, sample_passes=150.0)
     """
 
-    seconds: float = float("nan")  # on the simulated clock, never the wall's; nan in records of older versions
+    # on the simulated clock, never the wall's; nan in records of older versions
+    seconds: float = float("nan")
     joules: float = float("nan")  # modelled: computing and sending
-    sample_passes: float = float("nan")  # examples passed over, forward and backward; a forward pass alone is a third
+    # examples passed over, forward and backward; a forward pass alone is a third
+    sample_passes: float = float("nan")
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(self.seconds + other.seconds, self.joules + other.joules, self.sample_passes + other.sample_passes)
+        return Cost(
+            self.seconds + other.seconds,
+            self.joules + other.joules,
+            self.sample_passes + other.sample_passes,
+        )
 
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """What one round did and cost, as it is written to disk. Round 0 is the state before training."""
+    """What one round did and cost, as it is written to disk. Round 0 is the state before
+    training.
+    """
 
     round: int
     chains: tuple[Chain, ...]
     loss: Mapping[int, float]  # client -> loss it reported, usable replies only
     failures: Mapping[int, str]  # client -> why its reply was not used
     transfers: tuple[Transfer, ...]
-    accuracy: float  # of the one global model on the central test set; nan = not evaluated, or there are several models
+    # of the one global model on the central test set; nan = not evaluated, or there are several
+    # models
+    accuracy: float
     test_loss: float
     seconds: float  # wall time; differs from run to run, everything above does not
     client_seconds: Mapping[int, float]
     cost: Cost = Cost()  # simulated: repeats exactly
-    measured_joules: float = float("nan")  # with run.energy = "measured" or "codecarbon"; differs from run to run
-    client_accuracy: float = float("nan")  # of every client's own model on its own test set, weighted by test examples
+    # with run.energy = "measured" or "codecarbon"; differs from run to run
+    measured_joules: float = float("nan")
+    # of every client's own model on its own test set, weighted by test examples
+    client_accuracy: float = float("nan")
     client_loss: float = float("nan")
 
     @property

@@ -15,7 +15,9 @@ from fedskew.types.plan import LocalJob, Replies, Scores
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """How models react to a small balanced set of examples that the server itself holds (``data.auxiliary``)."""
+    """How models react to a small balanced set of examples that the server itself holds
+    (``data.auxiliary``).
+    """
 
     class_gradients: Floats  # (n, C) squared norm of the output layer's gradient, class by class
     class_softmax: Floats  # (n, C, C) mean softmax on examples of each true class
@@ -34,7 +36,9 @@ class Description:
 
 
 class Runtime(Protocol):
-    """The one narrow door to the outside. It knows how to train client i from a model; never plans, clusters or rules."""
+    """The one narrow door to the outside. It knows how to train client i from a model; never
+    plans, clusters or rules.
+    """
 
     def describe(self) -> Description:
         """Clients, classes and the shape of the model."""
@@ -59,7 +63,9 @@ class Runtime(Protocol):
         round: int,
         corrections: Params | None = None,
     ) -> Replies:
-        """Train client ``clients[i]`` from ``models[start[i]]``, all at once; ``corrections[i]`` is added to each gradient."""
+        """Train client ``clients[i]`` from ``models[start[i]]``, all at once; ``corrections[i]``
+        is added to each gradient.
+        """
 
     def evaluate(self, models: Params) -> Scores:
         """Each model on the central test set."""
@@ -75,10 +81,14 @@ class Runtime(Protocol):
         seed: int = 0,
         round: int = 0,
     ) -> Scores:
-        """``models[start[i]]`` on the own data of ``clients[i]``, or on a seeded random draw of at most ``max_examples``."""
+        """``models[start[i]]`` on the own data of ``clients[i]``, or on a seeded random draw of
+        at most ``max_examples``.
+        """
 
     def best_fit(self, clients: Ids, models: Params) -> Floats:
-        """(n, S) share of each client's training examples with the lowest loss under each model, ties to the first model."""
+        """(n, S) share of each client's training examples with the lowest loss under each model,
+        ties to the first model.
+        """
 
     def auxiliary(self, models: Params) -> Auxiliary:
         """Each model on the server's own small balanced set of examples."""

@@ -14,7 +14,9 @@ from fedskew.types.plan import Plan
 
 @dataclass(frozen=True)
 class State:
-    """Everything that passes from one round to the next: this value is the checkpoint, and nothing else is."""
+    """Everything that passes from one round to the next: this value is the checkpoint, and
+    nothing else is.
+    """
 
     models: Params  # (S, D)
     round: int  # rounds finished
@@ -28,31 +30,52 @@ class State:
     memory: Mapping[str, Memory] = field(default_factory=dict)  # stage name -> what it remembers
 
     def __post_init__(self) -> None:
-        freeze(self, models=np.float32, loss=np.float64, times_selected=np.int64, last_selected=np.int64, home=np.int64)
+        freeze(
+            self,
+            models=np.float32,
+            loss=np.float64,
+            times_selected=np.int64,
+            last_selected=np.int64,
+            home=np.int64,
+        )
 
 
 @dataclass(frozen=True)
 class Feedback:
-    """What a round taught, for rules that learn: one row per client whose reply was used, in the order of the plan."""
+    """What a round taught, for rules that learn: one row per client whose reply was used, in the
+    order of the plan.
+    """
 
     round: int
     clients: Ints  # (n,)
     loss: Floats  # (n,) as reported
-    seconds: Floats  # (n,) simulated, never measured: a rule that learns from it must repeat exactly
+    # (n,) simulated, never measured: a rule that learns from it must repeat exactly
+    seconds: Floats
     examples: Ints  # (n,)
     steps: Ints  # (n,)
-    delta: Params  # (n, F) trained minus received: the whole model, or its output layer (weight rows, then bias)
+    # (n, F) trained minus received: the whole model, or its output layer (weight rows, then bias)
+    delta: Params
     head_shape: tuple[int, int]  # (C, L) of the output layer; (0, 0) if the model has none
-    class_gradients: Floats | None = None  # (n, C) squared norms on the auxiliary set, if the rule asked for them
+    # (n, C) squared norms on the auxiliary set, if the rule asked for them
+    class_gradients: Floats | None = None
 
     def __post_init__(self) -> None:
-        freeze(self, clients=np.int64, loss=np.float64, seconds=np.float64, examples=np.int64, steps=np.int64)
+        freeze(
+            self,
+            clients=np.int64,
+            loss=np.float64,
+            seconds=np.float64,
+            examples=np.int64,
+            steps=np.int64,
+        )
         freeze(self, delta=np.float32, class_gradients=np.float64)
 
 
 @dataclass(frozen=True)
 class Aftermath:
-    """A round that has been merged, for procedures that look after their slots: one row per client whose reply was used."""
+    """A round that has been merged, for procedures that look after their slots: one row per
+    client whose reply was used.
+    """
 
     round: int
     plan: Plan
@@ -69,10 +92,19 @@ class Aftermath:
     head: tuple[slice, ...] = ()  # where the output layer lies in a model; empty if it has none
 
     def __post_init__(self) -> None:
-        freeze(self, before=np.float32, models=np.float32, received=np.float32, returned=np.float32, loss=np.float64)
+        freeze(
+            self,
+            before=np.float32,
+            models=np.float32,
+            received=np.float32,
+            returned=np.float32,
+            loss=np.float64,
+        )
         freeze(self, home=np.int64, clients=np.int64, slots=np.int64, examples=np.int64)
 
     @property
     def updates(self) -> Params:
         """(n, W) what training changed in the weights of each client's model, buffers left out."""
-        return np.asarray(self.returned[:, : self.num_weights] - self.received[:, : self.num_weights], np.float32)
+        return np.asarray(
+            self.returned[:, : self.num_weights] - self.received[:, : self.num_weights], np.float32
+        )

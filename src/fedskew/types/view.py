@@ -13,7 +13,9 @@ from fedskew.types.clients import Clustering, Population, Signal
 
 @dataclass(frozen=True)
 class AskLoss:
-    """A rule's request before it selects: the loss of the present model on these clients' training data."""
+    """A rule's request before it selects: the loss of the present model on these clients'
+    training data.
+    """
 
     clients: Ints
     max_examples: int = 0  # 0 = on all of it, else on a fresh random draw of this many
@@ -24,7 +26,9 @@ class AskLoss:
 
 @dataclass(frozen=True)
 class AskUpdates:
-    """A rule's request: let these clients train from the present model, keep only what changed (of the last layer, or all)."""
+    """A rule's request: let these clients train from the present model, keep only what changed
+    (of the last layer, or all).
+    """
 
     clients: Ints
     layer: Literal["last", "all"] = "all"
@@ -35,7 +39,9 @@ class AskUpdates:
 
 @dataclass(frozen=True)
 class AskTrial:
-    """A rule's request: a throw-away round of these clients; the answer is the loss of its outcome at every client."""
+    """A rule's request: a throw-away round of these clients; the answer is the loss of its
+    outcome at every client.
+    """
 
     clients: Ints
 
@@ -45,7 +51,9 @@ class AskTrial:
 
 @dataclass(frozen=True)
 class AskSlots:
-    """A procedure's request: the mean loss of each of these slots' models on each of these clients' training data."""
+    """A procedure's request: the mean loss of each of these slots' models on each of these
+    clients' training data.
+    """
 
     clients: Ints
     slots: Ints
@@ -56,7 +64,9 @@ class AskSlots:
 
 @dataclass(frozen=True)
 class AskShares:
-    """A procedure's request: which share of a client's training examples each of these slots' models fits best."""
+    """A procedure's request: which share of a client's training examples each of these slots'
+    models fits best.
+    """
 
     clients: Ints
     slots: Ints
@@ -72,7 +82,8 @@ Ask: TypeAlias = AskLoss | AskUpdates | AskTrial | AskSlots | AskShares
 class Answer:
     """What came back for a request; nan where a client failed.
 
-    ``values``: (n,) for AskLoss, (n, F) for AskUpdates, (K,) for AskTrial, (n, number of slots) for AskSlots and AskShares.
+    ``values``: (n,) for AskLoss, (n, F) for AskUpdates, (K,) for AskTrial, (n, number of slots) for
+    AskSlots and AskShares.
     """
 
     ask: Ask
@@ -98,7 +109,13 @@ class View:
     answers: tuple[Answer, ...] = ()  # to what the rule has asked for in this round, oldest first
 
     def __post_init__(self) -> None:
-        freeze(self, available=np.bool_, loss=np.float64, times_selected=np.int64, last_selected=np.int64)
+        freeze(
+            self,
+            available=np.bool_,
+            loss=np.float64,
+            times_selected=np.int64,
+            last_selected=np.int64,
+        )
 
     @property
     def size(self) -> int:

@@ -17,7 +17,8 @@ from fedskew.data.sources import cifar10
 from fedskew.errors import DataError
 
 RNG = np.random.default_rng(0)
-X = RNG.integers(0, 256, (6, 8, 32, 32, 3), dtype=np.uint8)  # five batches and the test batch, eight images each
+# five batches and the test batch, eight images each
+X = RNG.integers(0, 256, (6, 8, 32, 32, 3), dtype=np.uint8)
 Y = RNG.integers(0, 10, (6, 8))
 
 
@@ -45,7 +46,9 @@ def write_png(folder: Path) -> None:
 
 def write_bin(folder: Path) -> None:
     for name, x, y in zip(cifar10.BATCHES, X, Y, strict=True):
-        np.concatenate([y[:, None].astype(np.uint8), channels_first(x)], axis=1).tofile(folder / f"{name}.bin")
+        np.concatenate([y[:, None].astype(np.uint8), channels_first(x)], axis=1).tofile(
+            folder / f"{name}.bin"
+        )
 
 
 def write_python(folder: Path) -> None:
@@ -56,7 +59,13 @@ def write_python(folder: Path) -> None:
 
 def write_npz(folder: Path) -> None:
     train, test = X[:5].reshape(-1, 32, 32, 3), X[5]
-    np.savez(folder / "cifar10.npz", x_train=train, y_train=Y[:5].reshape(-1, 1), x_test=test, y_test=Y[5][:, None])
+    np.savez(
+        folder / "cifar10.npz",
+        x_train=train,
+        y_train=Y[:5].reshape(-1, 1),
+        x_test=test,
+        y_test=Y[5][:, None],
+    )
 
 
 @pytest.mark.parametrize("write", [write_png, write_bin, write_python, write_npz])

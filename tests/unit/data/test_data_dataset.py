@@ -20,7 +20,11 @@ def test_labels_of_any_kind_are_numbered() -> None:
     assert data.y_test.tolist() == [0]
     assert data.class_names == ("a", "b", "cc")
     assert from_arrays(np.eye(3), [10, 30, 10]).class_names == ("10", "30")
-    assert from_arrays(np.eye(2), ["a", "b"], np.eye(2)[:1], ["long name"]).class_names == ("a", "b", "long name")
+    assert from_arrays(np.eye(2), ["a", "b"], np.eye(2)[:1], ["long name"]).class_names == (
+        "a",
+        "b",
+        "long name",
+    )
 
 
 def test_given_num_classes_keeps_labels_and_allows_a_class_without_examples() -> None:
@@ -88,7 +92,13 @@ def test_tokens() -> None:
 def test_refusals(change: dict[str, Any], what: str) -> None:
     given: dict[str, Any] = {"x": np.eye(3), "y": [0, 1, 0], **change}
     with pytest.raises(DataError, match=what):
-        from_arrays(given.pop("x"), given.pop("y"), given.pop("x_test", None), given.pop("y_test", None), **given)
+        from_arrays(
+            given.pop("x"),
+            given.pop("y"),
+            given.pop("x_test", None),
+            given.pop("y_test", None),
+            **given,
+        )
 
 
 class Tensor:
@@ -129,7 +139,9 @@ def test_from_torch_moves_channels_last() -> None:
 
 def test_from_torch_with_real_torch() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    rows = torch.utils.data.TensorDataset(torch.arange(12.0).reshape(4, 3), torch.tensor([1, 0, 1, 0]))
+    rows = torch.utils.data.TensorDataset(
+        torch.arange(12.0).reshape(4, 3), torch.tensor([1, 0, 1, 0])
+    )
     data = from_torch(rows)
     assert data.x.tolist() == np.arange(12.0).reshape(4, 3).tolist()
     assert data.y.tolist() == [1, 0, 1, 0]
@@ -151,7 +163,9 @@ def test_the_data_package_does_not_import_torch() -> None:
 
 
 def test_recipes_and_digits_are_read_without_the_slow_imports() -> None:
-    """They are 1 s of CPU time; a client of a fleet needs none of them, and starts anew for every message."""
+    """They are 1 s of CPU time; a client of a fleet needs none of them, and starts anew for
+    every message.
+    """
     import subprocess
     import sys
 
@@ -165,7 +179,12 @@ print([m for m in ("scipy.spatial", "scipy.sparse", "scipy.optimize", "scipy.spe
 def test_digits_and_describe() -> None:
     digits = load("digits")
     facts = describe(digits)
-    assert (facts["examples"], facts["test_examples"], facts["shape"], facts["classes"]) == (1797, 0, (8, 8), 10)
+    assert (facts["examples"], facts["test_examples"], facts["shape"], facts["classes"]) == (
+        1797,
+        0,
+        (8, 8),
+        10,
+    )
     assert sum(facts["class_counts"].values()) == 1797
     assert facts["bytes"] == 1797 * 64 + 1797 * 8
     standardised = (digits.x / 255 - digits.mean) / digits.std
@@ -175,7 +194,13 @@ def test_digits_and_describe() -> None:
 
 def test_dataset_can_be_made_by_hand() -> None:
     data = Dataset(
-        "mine", np.eye(2, dtype=np.float32), np.array([0, 1]), np.zeros((0, 2), np.float32), np.zeros(0), 2, ("a", "b")
+        "mine",
+        np.eye(2, dtype=np.float32),
+        np.array([0, 1]),
+        np.zeros((0, 2), np.float32),
+        np.zeros(0),
+        2,
+        ("a", "b"),
     )
     assert data.kind == "table"
     assert data.y_test.dtype == np.int64

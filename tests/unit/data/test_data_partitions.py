@@ -18,7 +18,9 @@ MNIST_COUNTS = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
 
 
 def pool_of(*sizes: int) -> Pool:
-    return Pool(np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes)), len(sizes))
+    return Pool(
+        np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes)), len(sizes)
+    )
 
 
 def hellinger(counts: np.ndarray) -> float:
@@ -28,7 +30,9 @@ def hellinger(counts: np.ndarray) -> float:
     return float(np.sqrt((clients**2 - root_sum @ root_sum) / (clients * (clients - 1))))
 
 
-def run(name: str, pool: Pool, clients: int, seed: int = 0, **options: object) -> tuple[Partition, np.ndarray]:
+def run(
+    name: str, pool: Pool, clients: int, seed: int = 0, **options: object
+) -> tuple[Partition, np.ndarray]:
     partition = PARTITIONS[name](pool, clients, stream(seed, "partition"), **options)
     return partition, partition.counts(pool.labels, pool.num_classes)
 
@@ -41,7 +45,10 @@ def test_hellinger_oracle_of_the_closed_form() -> None:
     assert hellinger(rows) == pytest.approx(0.443606, abs=1e-6)
 
 
-@pytest.mark.parametrize(("alpha", "low", "high"), [(50, 0.0, 0.1), (0.3, 0.71, 0.76), (0.1, 0.84, 0.88), (0.055, 0.885, 0.91)])
+@pytest.mark.parametrize(
+    ("alpha", "low", "high"),
+    [(50, 0.0, 0.1), (0.3, 0.71, 0.76), (0.1, 0.84, 0.88), (0.055, 0.885, 0.91)],
+)
 def test_dirichlet_skew_at_100_clients(alpha: float, low: float, high: float) -> None:
     partition, counts = run("dirichlet", pool_of(*MNIST_COUNTS), 100, alpha=alpha)
     assert low < hellinger(counts) < high
@@ -50,7 +57,9 @@ def test_dirichlet_skew_at_100_clients(alpha: float, low: float, high: float) ->
 
 
 def test_dirichlet_at_alpha_005_has_the_skew_of_paper_000() -> None:
-    """About 1 draw in 10,000 is accepted at this alpha: one seed in seven finds none within max_tries. Seed 0 needs 201."""
+    """About 1 draw in 10,000 is accepted at this alpha: one seed in seven finds none within
+    max_tries. Seed 0 needs 201.
+    """
     _, counts = run("dirichlet", pool_of(*MNIST_COUNTS), 100, alpha=0.05)
     assert 0.89 <= hellinger(counts) <= 0.91
 
@@ -64,7 +73,9 @@ def test_similarity_0_gives_one_class_each() -> None:
 
 def test_similarity_003_and_1() -> None:
     pool = pool_of(*[6000] * 10)
-    assert hellinger(run("similarity", pool, 100, similarity=0.03)[1]) == pytest.approx(0.895, abs=0.005)
+    assert hellinger(run("similarity", pool, 100, similarity=0.03)[1]) == pytest.approx(
+        0.895, abs=0.005
+    )
     assert hellinger(run("similarity", pool, 100, similarity=1.0)[1]) == pytest.approx(
         hellinger(run("iid", pool, 100)[1]), abs=0.01
     )
@@ -86,7 +97,13 @@ def test_similarity_reports_what_does_not_divide() -> None:
 @pytest.mark.parametrize("phi", [1, 2, 5, 9, 10])
 @pytest.mark.parametrize("balanced_owners", [True, False])
 def test_class_limited_gives_exactly_phi_classes(phi: int, balanced_owners: bool) -> None:
-    partition, counts = run("class_limited", pool_of(*[500] * 10), 20, classes_per_client=phi, balanced_owners=balanced_owners)
+    partition, counts = run(
+        "class_limited",
+        pool_of(*[500] * 10),
+        20,
+        classes_per_client=phi,
+        balanced_owners=balanced_owners,
+    )
     assert ((counts > 0).sum(axis=1) == phi).all()
     assert partition.report.dropped == 0
     owners = (counts > 0).sum(axis=0)
@@ -109,13 +126,17 @@ def test_equal_classes_two_of_ten_gives_every_class_two_owners() -> None:
     assert set(counts[counts > 0].tolist()) == {2500}
     rows = counts / counts.sum(axis=1, keepdims=True)
     reference = rows.mean(axis=0)
-    omega = np.mean([np.sum(reference * np.log(reference / np.clip(row, 1e-6, None))) for row in rows])
+    omega = np.mean(
+        [np.sum(reference * np.log(reference / np.clip(row, 1e-6, None))) for row in rows]
+    )
     assert omega == pytest.approx(8.888, abs=0.001)
     assert partition.report.dropped == 0
 
 
 def test_equal_classes_when_owners_differ_by_one() -> None:
-    """3 clients x 2 of 4 classes: owners 2, 2, 1, 1, so a class of 9 serves 4 each: sizes 8, and 36 - 24 rows are left over."""
+    """3 clients x 2 of 4 classes: owners 2, 2, 1, 1, so a class of 9 serves 4 each: sizes 8, and
+    36 - 24 rows are left over.
+    """
     partition, counts = run("equal_classes", pool_of(9, 9, 9, 9), 3, classes_per_client=2)
     assert sorted((counts > 0).sum(axis=0).tolist()) == [1, 1, 2, 2]
     assert partition.sizes.tolist() == [8, 8, 8]
@@ -123,7 +144,9 @@ def test_equal_classes_when_owners_differ_by_one() -> None:
 
 
 def test_equal_classes_random_owners_and_a_wanted_size() -> None:
-    partition, counts = run("equal_classes", pool_of(*[5000] * 10), 10, classes_per_client=2, owners="random")
+    partition, counts = run(
+        "equal_classes", pool_of(*[5000] * 10), 10, classes_per_client=2, owners="random"
+    )
     assert ((counts > 0).sum(axis=1) == 2).all()
     assert len(set(partition.sizes.tolist())) == 1
     assert set(run("equal_classes", pool_of(*[5000] * 10), 10, size=100)[0].sizes.tolist()) == {100}
@@ -141,7 +164,9 @@ def test_two_classes_and_small_alpha_raise_with_the_best_attempt() -> None:
 
 
 def test_repair_moves_up_to_the_minimum() -> None:
-    partition, counts = run("dirichlet", pool_of(6_300, 3_700), 100, alpha=0.1, max_tries=50, repair="move")
+    partition, counts = run(
+        "dirichlet", pool_of(6_300, 3_700), 100, alpha=0.1, max_tries=50, repair="move"
+    )
     assert partition.report.tries == 50
     assert partition.report.moved > 0
     assert partition.sizes.min() == 10
@@ -157,14 +182,18 @@ def test_cut_takes_floors_of_the_cumulative_shares() -> None:
         logs = np.log(shares)
     everyone = np.ones_like(shares, bool)
     assert cut(logs, everyone, np.array([9, 9])).tolist() == [[2, 2, 5], [0, 0, 9]]
-    assert cut(logs, np.array([[True, True, False], [False, False, False]]), np.array([9, 0])).tolist() == [
+    assert cut(
+        logs, np.array([[True, True, False], [False, False, False]]), np.array([9, 0])
+    ).tolist() == [
         [4, 5, 0],
         [0, 0, 0],
     ]
 
 
 def test_the_balance_rule_closes_full_clients() -> None:
-    """Replay the classes of accepted draws: nobody who held n / K or more before a class got any of it."""
+    """Replay the classes of accepted draws: nobody who held n / K or more before a class got any
+    of it.
+    """
     batch = attempt(np.array(MNIST_COUNTS), 20, 8, stream(1, "p"), Rule("", 0.3))
     held = np.zeros((8, 20))
     for dealt in batch.dealt:
@@ -174,7 +203,9 @@ def test_the_balance_rule_closes_full_clients() -> None:
 
 
 def test_attempts_follow_the_published_rule_in_distribution() -> None:
-    """An independent loop with numpy's own Dirichlet, written from METHODS 1.2: same distribution of the smallest client."""
+    """An independent loop with numpy's own Dirichlet, written from METHODS 1.2: same
+    distribution of the smallest client.
+    """
     sizes, clients, alpha = np.array(MNIST_COUNTS), 30, 0.2
     rng, plain = np.random.default_rng(5), []
     for _ in range(400):
@@ -209,11 +240,15 @@ def test_move_never_empties_the_giver() -> None:
 
 
 def test_shuffled_class_order_changes_who_is_late() -> None:
-    """In fixed order class 9 reaches few clients; shuffled, the last and the first class reach equally many on average."""
+    """In fixed order class 9 reaches few clients; shuffled, the last and the first class reach
+    equally many on average.
+    """
     sizes = np.full(10, 6000)
     fixed = attempt(sizes, 100, 200, stream(0, "p"), Rule("", 0.3))
     mixed = attempt(sizes, 100, 200, stream(0, "p"), Rule("", 0.3, shuffle_class_order=True))
-    owners = [np.mean([(b.counts(i) > 0).sum(axis=0) for i in range(200)], axis=0) for b in (fixed, mixed)]
+    owners = [
+        np.mean([(b.counts(i) > 0).sum(axis=0) for i in range(200)], axis=0) for b in (fixed, mixed)
+    ]
     assert owners[0][0] - owners[0][9] > 10
     assert abs(owners[1][0] - owners[1][9]) < 4
 
@@ -283,7 +318,10 @@ def test_the_fallback_assignment_is_valid_too() -> None:
     assert (hands[:, 0] != hands[:, 1]).all()
 
 
-@pytest.mark.parametrize(("clients", "classes", "per_client"), [(5, 10, 2), (7, 3, 2), (1, 4, 4), (1000, 10, 5), (13, 11, 6)])
+@pytest.mark.parametrize(
+    ("clients", "classes", "per_client"),
+    [(5, 10, 2), (7, 3, 2), (1, 4, 4), (1000, 10, 5), (13, 11, 6)],
+)
 def test_balanced_owners(clients: int, classes: int, per_client: int) -> None:
     table = balanced(clients, classes, per_client, np.random.default_rng(3))
     assert (table.sum(axis=1) == per_client).all()
@@ -314,7 +352,12 @@ def test_more_clients_than_examples_are_refused(name: str) -> None:
         ("similarity", 60, {"similarity": 0.5}, "leave 60 clients empty"),
         ("class_limited", 4, {"classes_per_client": 3}, "classes_per_client = 3"),
         ("class_limited", 1, {"classes_per_client": 1}, "without an owner"),
-        ("class_limited", 1, {"classes_per_client": 1, "balanced_owners": False}, "without an owner"),
+        (
+            "class_limited",
+            1,
+            {"classes_per_client": 1, "balanced_owners": False},
+            "without an owner",
+        ),
         ("class_limited", 90, {"classes_per_client": 2}, "class 0 has 50 examples for 90 owners"),
         ("equal_classes", 4, {"size": 3}, "size = 3"),
         ("natural", 2, {"column": "site"}, "no column 'site'"),
@@ -327,7 +370,9 @@ def test_refusals(name: str, clients: int, options: dict[str, object], what: str
 
 def test_natural_refuses_more_clients_than_groups() -> None:
     with pytest.raises(DataError, match="site has 2 groups"):
-        run("natural", Pool(np.zeros(4, int), 1, {"site": np.array([1, 1, 2, 2])}), 3, column="site")
+        run(
+            "natural", Pool(np.zeros(4, int), 1, {"site": np.array([1, 1, 2, 2])}), 3, column="site"
+        )
 
 
 def test_a_class_without_examples() -> None:
@@ -347,7 +392,8 @@ def test_labels_must_be_numbered_from_0() -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "offsets"), [([0, 0], [0, 2]), ([0, 1], [0, 1]), ([0, 1], [1, 2]), ([0, 1], [0, 2, 1, 2]), ([-1], [0, 1])]
+    ("order", "offsets"),
+    [([0, 0], [0, 2]), ([0, 1], [0, 1]), ([0, 1], [1, 2]), ([0, 1], [0, 2, 1, 2]), ([-1], [0, 1])],
 )
 def test_a_partition_that_is_none_is_refused(order: list[int], offsets: list[int]) -> None:
     with pytest.raises(DataError):

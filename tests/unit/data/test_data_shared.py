@@ -1,4 +1,6 @@
-"""The loaders on the real files of ../shared/data, and the real packages if they were fetched before. Nothing is downloaded."""
+"""The loaders on the real files of ../shared/data, and the real packages if they were fetched
+before. Nothing is downloaded.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ def from_shared(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> D
     monkeypatch.setenv("FEDSKEW_DATA", str(tmp_path))
     data = load(name, folder=FOLDER)
     info = DATASETS[name]
-    assert (len(data.y), len(data.y_test), data.num_classes) == (info.examples, info.test_examples, info.classes)
+    assert (len(data.y), len(data.y_test), data.num_classes) == (
+        info.examples,
+        info.test_examples,
+        info.classes,
+    )
     assert data.default_model == info.default_model
     return data
 
@@ -91,11 +97,28 @@ def test_nih_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = from_shared("nih_images", tmp_path, monkeypatch)
     assert (data.x.shape, data.x.dtype) == ((1421, 64, 64), np.uint8)
     assert data.class_names[3] == "Infiltration"
-    assert np.bincount(data.y).tolist() == [192, 72, 156, 417, 60, 106, 18, 90, 64, 18, 55, 94, 62, 17]
+    assert np.bincount(data.y).tolist() == [
+        192,
+        72,
+        156,
+        417,
+        60,
+        106,
+        18,
+        90,
+        64,
+        18,
+        55,
+        94,
+        62,
+        17,
+    ]
 
 
 @needs_shared
-def test_a_truncated_parquet_file_is_a_data_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_truncated_parquet_file_is_a_data_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FEDSKEW_DATA", str(tmp_path / "cache"))
     original = next(FOLDER.glob("acsincome*.parquet")).read_bytes()
     (tmp_path / "acsincome_cut.parquet").write_bytes(original[:-500])
@@ -123,7 +146,8 @@ def test_fetched_cifar10() -> None:
     assert hashlib.md5(data.x_test.data).hexdigest() == cifar10.MD5[1]
     assert np.bincount(data.y).tolist() == [5000] * 10
     assert np.bincount(data.y_test).tolist() == [1000] * 10
-    mean, std = fit_scale(data.x_test)  # the training part is checked by its MD5; the test part is near it
+    # the training part is checked by its MD5; the test part is near it
+    mean, std = fit_scale(data.x_test)
     assert mean == pytest.approx(np.array(cifar10.MEAN), abs=0.005)
     assert std == pytest.approx(np.array(cifar10.STD), abs=0.002)
 

@@ -19,7 +19,9 @@ RNG = np.random.default_rng(0)
 def table(train: int = 400, test: int = 0, classes: int = 4) -> Dataset:
     x = RNG.normal(3.0, 2.0, (train + test, 5)).astype(np.float32)
     y = np.arange(train + test) % classes
-    return from_arrays(x[:train], y[:train], x[train:], y[train:], columns={"site": np.arange(train) // 50})
+    return from_arrays(
+        x[:train], y[:train], x[train:], y[train:], columns={"site": np.arange(train) // 50}
+    )
 
 
 def test_auto_splits_without_and_matches_with_an_official_test_set() -> None:
@@ -49,7 +51,9 @@ def test_split_pools_the_official_test_set() -> None:
     assert shards.train.sizes.sum() + shards.test.sizes.sum() == 500
 
 
-def test_pooling_a_cached_dataset_copies_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pooling_a_cached_dataset_copies_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FEDSKEW_DATA", str(tmp_path))
     with workspace("custom") as space:
         store(table(test=1000), space, {})
@@ -71,7 +75,9 @@ def test_adjacent_rows_in_the_wrong_order_are_not_taken_for_the_pool() -> None:
 
 def test_stratified_split_keeps_the_proportions_of_every_client() -> None:
     data = from_arrays(np.zeros((300, 1)), np.repeat([0, 1, 2], [150, 120, 30]))
-    shards = build_shards(data, clients=3, partition="iid_stratified", stratified=True, client_test="split")
+    shards = build_shards(
+        data, clients=3, partition="iid_stratified", stratified=True, client_test="split"
+    )
     assert shards.test is not None
     assert shards.test.counts(data.y, 3).tolist() == [[10, 8, 2]] * 3
 
@@ -83,7 +89,9 @@ def test_a_client_of_one_row_keeps_it() -> None:
 
 
 def test_matched_gives_every_test_row_to_one_client_in_its_proportions() -> None:
-    shards = build_shards(table(test=200), clients=5, partition="class_limited", options={"classes_per_client": 2})
+    shards = build_shards(
+        table(test=200), clients=5, partition="class_limited", options={"classes_per_client": 2}
+    )
     assert shards.test is not None
     train, test = shards.label_counts, shards.test.counts(shards.y_test, 4)
     assert sorted(shards.test.order.tolist()) == list(range(200))
@@ -93,7 +101,9 @@ def test_matched_gives_every_test_row_to_one_client_in_its_proportions() -> None
 
 
 def test_match_by_hand() -> None:
-    """7 rows over 3:2:2 of 7 are exact; 4 rows over 1:1 are 2 each; a class nobody trains on goes to nobody."""
+    """7 rows over 3:2:2 of 7 are exact; 4 rows over 1:1 are 2 each; a class nobody trains on
+    goes to nobody.
+    """
     labels = np.repeat([0, 1, 2], [7, 4, 5])
     dealt = match(labels, np.array([[3, 1, 0], [2, 1, 0], [2, 0, 0]]), np.random.default_rng(0))
     assert dealt.counts(labels, 3).tolist() == [[3, 2, 0], [2, 2, 0], [2, 0, 0]]
@@ -113,7 +123,10 @@ def test_largest_remainder_is_within_one_of_the_share(total: int) -> None:
 
 
 def test_equal_remainders_are_ranked_at_random() -> None:
-    winners = {int(largest_remainder(np.full(10, 0.1), 1, np.random.default_rng(s)).argmax()) for s in range(50)}
+    winners = {
+        int(largest_remainder(np.full(10, 0.1), 1, np.random.default_rng(s)).argmax())
+        for s in range(50)
+    }
     assert len(winners) > 5
 
 
@@ -147,10 +160,15 @@ def test_a_table_is_standardised_with_training_rows_only() -> None:
 
 
 def test_same_seed_same_shards_and_the_partition_does_not_depend_on_the_test_sets() -> None:
-    first, again, other = (build_shards(load("digits"), clients=10, options={"alpha": 1.0}, seed=s) for s in (5, 5, 6))
+    first, again, other = (
+        build_shards(load("digits"), clients=10, options={"alpha": 1.0}, seed=s) for s in (5, 5, 6)
+    )
     assert first.train.order.tolist() == again.train.order.tolist()
     assert first.train.order.tolist() != other.train.order.tolist()
-    a, b = (build_shards(table(test=100), clients=4, client_test=how, options={"alpha": 1.0}) for how in ("matched", "none"))
+    a, b = (
+        build_shards(table(test=100), clients=4, client_test=how, options={"alpha": 1.0})
+        for how in ("matched", "none")
+    )
     assert a.train.order.tolist() == b.train.order.tolist()
 
 

@@ -35,7 +35,9 @@ def test_clients_without_test_examples_are_left_out_and_counted():
 @pytest.mark.parametrize(("clients", "counted"), [(1, 1), (10, 1), (11, 2), (100, 10)])
 def test_the_worst_tenth_is_rounded_up(clients, counted):
     accuracy = np.linspace(1, 0, clients) if clients > 1 else np.array([0.3])
-    assert fairness(accuracy, np.ones(clients, int)).worst10 == pytest.approx(np.sort(accuracy)[:counted].mean())
+    assert fairness(accuracy, np.ones(clients, int)).worst10 == pytest.approx(
+        np.sort(accuracy)[:counted].mean()
+    )
 
 
 def test_jain_of_accuracies():
@@ -47,7 +49,9 @@ def test_the_distribution_is_right_continuous():
     values, shares = ecdf([0.2, 0.2, 0.8, np.nan])
     assert values.tolist() == [0.2, 0.8]
     assert shares.tolist() == pytest.approx([2 / 3, 1.0])
-    assert ecdf_at([0.2, 0.2, 0.8], [0.0, 0.2, 0.79, 0.8, 1.0]).tolist() == pytest.approx([0, 2 / 3, 2 / 3, 1, 1])
+    assert ecdf_at([0.2, 0.2, 0.8], [0.0, 0.2, 0.79, 0.8, 1.0]).tolist() == pytest.approx(
+        [0, 2 / 3, 2 / 3, 1, 1]
+    )
     assert ecdf([])[0].tolist() == []
 
 
@@ -62,7 +66,12 @@ def test_a_run_with_an_untested_client_says_so():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(41, 3)).astype(np.float32), np.arange(41) % 2
     owners = np.array([0] * 20 + [1] * 20 + [2])
-    settings = {"run.rounds": 1, "run.clients_per_round": 3, "data.client_test": "split", "model.use": "logistic"}
+    settings = {
+        "run.rounds": 1,
+        "run.clients_per_round": 3,
+        "data.client_test": "split",
+        "model.use": "logistic",
+    }
     result = run("fedavg", data=(x, y), clients=owners, settings=settings, workers=1)
     assert result.summary()["client_accuracy"]["excluded"] == 1
     assert result.summary()["client_accuracy"]["clients"] == 2

@@ -18,13 +18,17 @@ from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.types import Aftermath, Answer, LocalJob, Plan, Population, View
 
-cfl_module, fedsoft_module = (import_module(f"fedskew.procedure.{name}") for name in ("cfl", "fedsoft"))
+cfl_module, fedsoft_module = (
+    import_module(f"fedskew.procedure.{name}") for name in ("cfl", "fedsoft")
+)
 K = 12
 GROUPS = np.arange(K) % 2
 
 
 def planted(seed=0, n=60, classes=3):
-    """Clients of two groups see the same inputs; the second group's labels are turned by one class."""
+    """Clients of two groups see the same inputs; the second group's labels are turned by one
+    class.
+    """
     rng = np.random.default_rng(seed)
     centres = rng.normal(size=(classes, 6)) * 2.0
     owners = np.repeat(np.arange(K), n)
@@ -46,7 +50,10 @@ def play_planted(procedure, *, rounds=30, clients_per_round=K, seed=0, **setting
 
 
 def same_groups(slots):
-    return all(len({slots[i] for i in np.flatnonzero(g == GROUPS)}) == 1 for g in (0, 1)) and slots[0] != slots[1]
+    return (
+        all(len({slots[i] for i in np.flatnonzero(g == GROUPS)}) == 1 for g in (0, 1))
+        and slots[0] != slots[1]
+    )
 
 
 # ---------------------------------------------------------------- CFL
@@ -76,7 +83,18 @@ def aftermath(updates, clients, *, round=30, home=None, examples=None):
     received = models[home[clients]]
     sizes = np.ones(len(clients), int) if examples is None else examples
     return Aftermath(
-        round, Plan(()), models, models, home, clients, home[clients], received, received + updates, sizes, sizes * 0.5, 2
+        round,
+        Plan(()),
+        models,
+        models,
+        home,
+        clients,
+        home[clients],
+        received,
+        received + updates,
+        sizes,
+        sizes * 0.5,
+        2,
     )
 
 
@@ -84,10 +102,14 @@ LEFT_RIGHT = [[1.0, 0.1], [-1.0, 0.1], [1.0, -0.1], [-1.0, -0.1]]
 
 
 def test_cfl_splits_on_the_norm_of_the_mean_not_the_mean_of_norms():
-    models, home, memory = cfl_module.after({}, aftermath(LEFT_RIGHT, [0, 1, 2, 3]), eps1=0.4, eps2=0.9)
+    models, home, memory = cfl_module.after(
+        {}, aftermath(LEFT_RIGHT, [0, 1, 2, 3]), eps1=0.4, eps2=0.9
+    )
     assert len(models) == 2
     assert np.array_equal(models[0], models[1]), "children inherit the model"
-    assert home.tolist() == [0, 1, 0, 1, 0, 0], "those never seen stay with the larger part, the first among equals"
+    assert home.tolist() == [0, 1, 0, 1, 0, 0], (
+        "those never seen stay with the larger part, the first among equals"
+    )
     assert memory["home"].tolist() == home.tolist()
 
 
@@ -120,23 +142,34 @@ def test_cfl_weights_the_mean_by_examples():
 
 
 def test_cfl_sends_absent_members_where_their_last_update_points():
-    memory = cfl_module.after({}, aftermath([[-3.0, 0.0], [2.0, 0.0]], [4, 5], round=3), eps2=0.9)[2]
+    memory = cfl_module.after({}, aftermath([[-3.0, 0.0], [2.0, 0.0]], [4, 5], round=3), eps2=0.9)[
+        2
+    ]
     _, home, _ = cfl_module.after(memory, aftermath(LEFT_RIGHT, [0, 1, 2, 3]), eps2=0.9)
     assert home.tolist() == [0, 1, 0, 1, 1, 0]
     forgetful = {"cache": "none", "eps2": 0.9}
-    memory = cfl_module.after({}, aftermath([[-3.0, 0.0], [2.0, 0.0]], [4, 5], round=3), **forgetful)[2]
-    assert cfl_module.after(memory, aftermath(LEFT_RIGHT, [0, 1, 2, 3]), **forgetful)[1].tolist() == [0, 1, 0, 1, 0, 0]
+    memory = cfl_module.after(
+        {}, aftermath([[-3.0, 0.0], [2.0, 0.0]], [4, 5], round=3), **forgetful
+    )[2]
+    assert cfl_module.after(memory, aftermath(LEFT_RIGHT, [0, 1, 2, 3]), **forgetful)[
+        1
+    ].tolist() == [0, 1, 0, 1, 0, 0]
 
 
 def test_cfl_relative_thresholds_are_multiples_of_the_early_norm():
     memory = {}
     for t in (1, 2, 3, 4, 5):
-        memory = cfl_module.after(memory, aftermath([[0.1 * t, 0.0]] * 3, [0, 1, 2], round=t), eps_mode="relative")[2]
-    assert memory["norms"] == pytest.approx([0.2, 0.3, 0.4, 0.5])  # median 0.35: eps1 0.14, eps2 0.56
+        memory = cfl_module.after(
+            memory, aftermath([[0.1 * t, 0.0]] * 3, [0, 1, 2], round=t), eps_mode="relative"
+        )[2]
+    # median 0.35: eps1 0.14, eps2 0.56
+    assert memory["norms"] == pytest.approx([0.2, 0.3, 0.4, 0.5])
     options = {"eps_mode": "relative", "eps1": 0.4, "eps2": 1.6}
     assert len(cfl_module.after(memory, aftermath(LEFT_RIGHT, [0, 1, 2, 3]), **options)[0]) == 2
     small = 0.5 * np.array(LEFT_RIGHT)
-    assert len(cfl_module.after(memory, aftermath(small, [0, 1, 2, 3]), **options)[0]) == 1, "0.50 is not above 0.56"
+    assert len(cfl_module.after(memory, aftermath(small, [0, 1, 2, 3]), **options)[0]) == 1, (
+        "0.50 is not above 0.56"
+    )
 
 
 def test_cfl_division_agrees_with_scikit_learn():
@@ -145,13 +178,17 @@ def test_cfl_division_agrees_with_scikit_learn():
     for seed in range(10):
         updates = np.random.default_rng(seed).normal(size=(15, 4))
         cosines = cfl_module.cosine_matrix(updates)
-        tree = AgglomerativeClustering(n_clusters=2, metric="precomputed", linkage="complete").fit(-cosines)
+        tree = AgglomerativeClustering(n_clusters=2, metric="precomputed", linkage="complete").fit(
+            -cosines
+        )
         assert (cfl_module.bipartition(cosines) == (tree.labels_ != tree.labels_[0])).all()
 
 
 def test_cfl_of_identical_updates_does_not_split():
     seen = aftermath([[0.0, 0.0]] * 4, [0, 1, 2, 3])
-    assert len(cfl_module.after({}, seen, eps1=1.0, eps2=-1.0)[0]) == 2, "zero updates have cosine 0: legal, if asked for"
+    assert len(cfl_module.after({}, seen, eps1=1.0, eps2=-1.0)[0]) == 2, (
+        "zero updates have cosine 0: legal, if asked for"
+    )
     same = aftermath([[1.0, 0.0]] * 4, [0, 1, 2, 3])
     assert len(cfl_module.after({}, same, eps1=2.0, eps2=0.5)[0]) == 1
 
@@ -167,13 +204,19 @@ def test_ifca_with_restarts_recovers_the_groups():
 
 
 def test_ifca_sends_every_model_to_every_selected_client():
-    result = play_planted({"use": "ifca", "models": 3, "restarts": 1}, rounds=2, clients_per_round=4)
+    result = play_planted(
+        {"use": "ifca", "models": 3, "restarts": 1}, rounds=2, clients_per_round=4
+    )
     size = result.layout.bytes
     for record in result.rounds[1:]:
         ways = {}
         for t in record.transfers:
             ways[t.direction, t.kind] = ways.get((t.direction, t.kind), 0) + t.bytes
-        assert ways == {("down", "model"): 4 * 3 * size, ("up", "loss"): 4 * 3 * 4, ("up", "model"): 4 * size}
+        assert ways == {
+            ("down", "model"): 4 * 3 * size,
+            ("up", "loss"): 4 * 3 * 4,
+            ("up", "model"): 4 * size,
+        }
 
 
 def test_ifca_tries_one_set_after_the_other_then_keeps_the_best():
@@ -191,14 +234,19 @@ def test_ifca_prefers_the_set_with_the_lowest_mean_of_lowest_losses():
 
 def test_ifca_goes_on_with_the_set_that_serves_best_and_clients_live_there():
     nobody, ids = np.zeros(4, np.int64), np.array([0, 2])
-    view = View(5, 2, Population(np.full(4, 5)), np.ones(4, bool), np.full(4, np.nan), nobody, nobody)
+    view = View(
+        5, 2, Population(np.full(4, 5)), np.ones(4, bool), np.full(4, np.nan), nobody, nobody
+    )
     options = {"models": 2, "restarts": 2, "trial_rounds": 2}
     rng = np.random.default_rng(0)
     ask, memory = ifca.step({}, ids, view, rng, **options)
     assert ask.slots.tolist() == [0, 1, 2, 3]
     assert ifca.rehome(memory, 4, **options).tolist() == [0, 1, 2, 3]
-    losses = np.array([[0.5, 0.5, 0.9, 0.1], [0.5, 0.5, 0.1, 0.9]])  # the second set divides the clients, the first cannot
-    plan, memory = ifca.step(memory, ids, replace(view, answers=(Answer(ask, losses),)), rng, **options)
+    # the second set divides the clients, the first cannot
+    losses = np.array([[0.5, 0.5, 0.9, 0.1], [0.5, 0.5, 0.1, 0.9]])
+    plan, memory = ifca.step(
+        memory, ids, replace(view, answers=(Answer(ask, losses),)), rng, **options
+    )
     assert [chain.slot for chain in plan.chains] == [3, 2]
     assert ifca.rehome(memory, 4, **options).tolist() == [2, 3]
     ask, _ = ifca.step(memory, ids, replace(view, round=6), rng, **options)
@@ -213,7 +261,12 @@ def test_ifca_lives_by_training_loss_never_by_test_loss():
             asked.append((which, len(clients)))
             return super().evaluate_clients(clients, models, start, which, **options)
 
-    recipe = resolve({"procedure": {"use": "ifca", "models": 2, "restarts": 1}, "run": {"rounds": 1, "clients_per_round": 2}})
+    recipe = resolve(
+        {
+            "procedure": {"use": "ifca", "models": 2, "restarts": 1},
+            "run": {"rounds": 1, "clients_per_round": 2},
+        }
+    )
     list(play(settle(method_of(recipe), Watching(np.full((5, 2), 4)), 0)))
     assert asked == [("train", 10), ("test", 5), ("train", 4), ("train", 10), ("test", 5)]
 
@@ -245,7 +298,9 @@ def test_fedsoft_personalises():
 
 
 def test_fedsoft_pulls_clients_to_the_centre_that_explains_their_data():
-    """What clients report decides: those that centre 1 explains are drawn for it and pulled to it, the others to centre 0."""
+    """What clients report decides: those that centre 1 explains are drawn for it and pulled to
+    it, the others to centre 0.
+    """
 
     class Reporting(ScriptedRuntime):
         def best_fit(self, clients, models):
@@ -267,15 +322,23 @@ def test_fedsoft_pull_is_the_gradient_of_its_penalty():
     models, w = rng.normal(size=(2 + 3, 4)).astype(np.float32), rng.normal(size=4)
     shares = fedsoft_module.floored(np.array([[0.3, 0.7], [1.0, 0.0], [0.5, 0.5]]), 1e-4)
     job = fedsoft_module.penalised(LocalJob(), strength=0.2)
-    added = fedsoft_module.corrections({"shares": shares}, [1, 2], models, 4, centres=2, strength=0.2)
+    added = fedsoft_module.corrections(
+        {"shares": shares}, [1, 2], models, 4, centres=2, strength=0.2
+    )
     for row, client in enumerate((1, 2)):
         wanted = 0.2 * sum(shares[client, s] * (w - models[s]) for s in (0, 1))
-        assert job.prox_mu * (w - models[2 + client]) + added[row] == pytest.approx(wanted, abs=1e-6)
+        assert job.prox_mu * (w - models[2 + client]) + added[row] == pytest.approx(
+            wanted, abs=1e-6
+        )
 
 
 def test_fedsoft_strong_pull_brings_clients_to_their_centres():
-    loose = play_planted({"use": "fedsoft", "centres": 2, "strength": 0.0, "draw": "given"}, rounds=10)
-    tight = play_planted({"use": "fedsoft", "centres": 2, "strength": 5.0, "draw": "given"}, rounds=10)
+    loose = play_planted(
+        {"use": "fedsoft", "centres": 2, "strength": 0.0, "draw": "given"}, rounds=10
+    )
+    tight = play_planted(
+        {"use": "fedsoft", "centres": 2, "strength": 5.0, "draw": "given"}, rounds=10
+    )
 
     def spread(result):
         away = np.linalg.norm(result.models[2:, None] - result.models[None, :2], axis=2)
@@ -306,11 +369,27 @@ def test_fedsoft_centres_are_means_of_those_drawn_for_them():
     models = np.zeros((6, 2), np.float32)
     models[1] = 9
     returned = np.array([[1, 1], [3, 3]])
-    seen = Aftermath(1, Plan(()), models, models, 2 + np.arange(4), [0, 1], [2, 3], models[:2], returned, [1, 3], [0, 0], 2)
+    seen = Aftermath(
+        1,
+        Plan(()),
+        models,
+        models,
+        2 + np.arange(4),
+        [0, 1],
+        [2, 3],
+        models[:2],
+        returned,
+        [1, 3],
+        [0, 0],
+        2,
+    )
     after, _, _ = fedsoft_module.after(memory, seen, centres=2)
     assert after.tolist() == [[2, 2], [9, 9], [1, 1], [3, 3], [0, 0], [0, 0]]
     everyone = {**memory, "drawn": np.ones((2, 4), bool)}
-    assert fedsoft_module.after(everyone, seen, centres=2, draw="given")[0][0].tolist() == [2.5, 2.5]
+    assert fedsoft_module.after(everyone, seen, centres=2, draw="given")[0][0].tolist() == [
+        2.5,
+        2.5,
+    ]
 
 
 def test_fedsoft_draws_by_importance():
@@ -325,14 +404,17 @@ def test_shares_of_examples_go_to_the_model_with_the_lowest_loss():
     from fedskew.experiment.world import factory_of, shards_of, store_of
     from fedskew.runtime.local.runtime import LocalRuntime
 
-    resolved = resolve({"data": {"use": "custom", "client_test": "split"}, "model": {"use": "logistic"}})
+    resolved = resolve(
+        {"data": {"use": "custom", "client_test": "split"}, "model": {"use": "logistic"}}
+    )
     from fedskew.data import from_arrays
 
     x = np.array([[1.0], [2.0], [-1.0], [3.0]] * 5, np.float32)
     data = from_arrays(x, np.zeros(20, int), num_classes=2, mean=0.0, std=1.0)
     shards = shards_of(resolved, data, 0, np.array([0, 0, 0, 1] * 5))
     with LocalRuntime(store_of(shards), factory_of(resolved, data), workers=1) as runtime:
-        up, down = np.array([1, -1, 0, 0], np.float32), np.array([-1, 1, 0, 0], np.float32)  # class 0 where x > 0 | x < 0
+        # class 0 where x > 0 | x < 0
+        up, down = np.array([1, -1, 0, 0], np.float32), np.array([-1, 1, 0, 0], np.float32)
         shares = runtime.best_fit([1, 0], np.stack([up, down, up]))
     own = shards.x[shards.train.order[shards.train.offsets[0] : shards.train.offsets[1]], 0]
     assert shares[0].tolist() == [1, 0, 0], "equal losses: the first of them"
@@ -344,7 +426,10 @@ def test_a_failed_client_keeps_its_own_model():
         return Reply(None, failure="gone") if client == 0 else Reply(model + 1, 0.5, 0.1, 1, 4)
 
     recipe = resolve(
-        {"procedure": {"use": "fedsoft", "centres": 2, "draw": "given"}, "run": {"rounds": 1, "clients_per_round": 4}}
+        {
+            "procedure": {"use": "fedsoft", "centres": 2, "draw": "given"},
+            "run": {"rounds": 1, "clients_per_round": 4},
+        }
     )
     setting = settle(method_of(recipe), ScriptedRuntime(np.full((4, 2), 2), script=script), 0)
     *_, (state, _) = play(setting)

@@ -38,7 +38,12 @@ def played():
 
 def shards_of(x, y, x_test, y_test, owners):
     dataset = from_arrays(x, y, x_test, y_test, num_classes=3)
-    return build_shards(dataset, clients=0, partition=lambda pool, clients, rng: from_client_ids(owners), client_test="matched")
+    return build_shards(
+        dataset,
+        clients=0,
+        partition=lambda pool, clients, rng: from_client_ids(owners),
+        client_test="matched",
+    )
 
 
 def test_majority_is_that_of_the_training_data():
@@ -53,7 +58,9 @@ def test_majority_is_that_of_the_training_data():
 
 def test_a_client_without_tests_is_left_out_of_the_rows():
     y, owners = np.array([0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 2])
-    made = shards_of(np.zeros((5, 1), np.float32), y, np.zeros((2, 1), np.float32), np.array([0, 1]), owners)
+    made = shards_of(
+        np.zeros((5, 1), np.float32), y, np.zeros((2, 1), np.float32), np.array([0, 1]), owners
+    )
     row = majority_class(made)
     assert np.isnan(row.accuracy[2])
     assert (row.fairness.clients, row.fairness.excluded) == (2, 1)
@@ -65,7 +72,13 @@ def test_a_test_label_the_client_never_saw_counts_as_wrong():
     owners = np.repeat([0, 1], 20)
     y = np.where(owners == 0, 0, 1)
     dataset = from_arrays(x, y, num_classes=2)
-    made = build_shards(dataset, clients=0, partition=lambda p, c, r: from_client_ids(owners), client_test="split", seed=0)
+    made = build_shards(
+        dataset,
+        clients=0,
+        partition=lambda p, c, r: from_client_ids(owners),
+        client_test="split",
+        seed=0,
+    )
     flipped = np.array(made.y_test)
     flipped[made.test.indices(0)[:1]] = 1
     from dataclasses import replace
@@ -90,16 +103,26 @@ def test_tuning_starts_from_the_global_model(played):
     result, data, owners = played
     from dataclasses import replace
 
-    still = replace(result, recipe={**result.recipe, "local": {**result.recipe["local"], "lr": 0.0}})
+    still = replace(
+        result, recipe={**result.recipe, "local": {**result.recipe["local"], "lr": 0.0}}
+    )
     row = reference_rows(still, names=("fine_tuned",), data=data, clients=owners)[0]
     assert row.accuracy.tolist() == pytest.approx(result.clients["accuracy"])
 
 
 def test_tuning_turns_a_model_that_serves_nobody_into_one_that_serves_everybody():
-    """Half of the clients call the classes by each other's name: no global model can be right, each tuned one is."""
+    """Half of the clients call the classes by each other's name: no global model can be right,
+    each tuned one is.
+    """
     x, truth, owners = separable(clients=12)
     y = np.where(owners < 6, truth, 1 - truth)
-    result = run("fedavg", data=(x, y), clients=owners, settings={**SETTINGS, "run.clients_per_round": 12}, workers=1)
+    result = run(
+        "fedavg",
+        data=(x, y),
+        clients=owners,
+        settings={**SETTINGS, "run.clients_per_round": 12},
+        workers=1,
+    )
     (tuned,) = reference_rows(result, names=("fine_tuned",), data=(x, y), clients=owners)
     assert result.fairness.weighted < 0.75
     assert tuned.fairness.weighted > 0.95
@@ -116,18 +139,22 @@ def test_centralised_training_has_the_passes_of_the_federation(played, monkeypat
 
     monkeypatch.setattr(references.LocalRuntime, "train", watched)
     reference_rows(result, names=("centralised",), data=data, clients=owners)
-    assert given == [([0], 4, 0.0)]  # one client that holds everything; see the next test for the four
+    # one client that holds everything; see the next test for the four
+    assert given == [([0], 4, 0.0)]
 
 
 def test_sample_passes_are_counted(played):
     result, _, _ = played
-    assert sample_passes(result) == pytest.approx(2 * 4 * 3 / 6)  # epochs x rounds x half of equal clients
+    # epochs x rounds x half of equal clients
+    assert sample_passes(result) == pytest.approx(2 * 4 * 3 / 6)
 
 
 def test_wrong_requests(played):
     result, data, owners = played
     with pytest.raises(RunError, match="unknown rows"):
         reference_rows(result, names=("best",), data=data, clients=owners)
-    alone = run("local_only", data=data, clients=owners, settings={**SETTINGS, "run.rounds": 1}, workers=1)
+    alone = run(
+        "local_only", data=data, clients=owners, settings={**SETTINGS, "run.rounds": 1}, workers=1
+    )
     with pytest.raises(RunError, match="only a global model"):
         reference_rows(alone, names=("fine_tuned",), data=data, clients=owners)

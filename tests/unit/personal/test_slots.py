@@ -1,4 +1,6 @@
-"""One model per group: who trains which model, what travels, where clients live, and what is measured."""
+"""One model per group: who trains which model, what travels, where clients live, and what is
+measured.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,20 @@ def recipe(procedure, **tables):
 
 
 def play(resolved, *, runtime=None, seed=3):
-    setting = settle(method_of(resolved), runtime or ScriptedRuntime(COUNTS, script=add_client_number), seed)
+    setting = settle(
+        method_of(resolved), runtime or ScriptedRuntime(COUNTS, script=add_client_number), seed
+    )
     return setting, list(run(setting))
 
 
 def small_recipe(**changes):
-    fixed = {"data.clients": 12, "run.rounds": 4, "local.epochs": 1, "partition.alpha": 1.0, "run.clients_per_round": 6}
+    fixed = {
+        "data.clients": 12,
+        "run.rounds": 4,
+        "local.epochs": 1,
+        "partition.alpha": 1.0,
+        "run.clients_per_round": 6,
+    }
     return override(load("clust_psi_pfl"), {**fixed, **changes})
 
 
@@ -60,12 +70,16 @@ def test_clusters_train_their_own_models():
     for slot in range(state.clustering.k):
         shift = np.mean([c + 1 for c in np.flatnonzero(labels == slot)])
         assert np.allclose(state.models[slot], setting.initial + 2 * shift, atol=1e-5)
-    assert {(c.slot, c.clients[0]) for c in played[1][1].chains} == {(labels[i], i) for i in range(6)}
+    assert {(c.slot, c.clients[0]) for c in played[1][1].chains} == {
+        (labels[i], i) for i in range(6)
+    }
 
 
 def test_one_cluster_is_fedavg_bit_for_bit():
     one = run_recipe(small_recipe(**{"clustering.count": 1}), workers=1, seed=5)
-    avg = run_recipe(small_recipe(**{"clustering.count": 1, "procedure.use": "parallel"}), workers=1, seed=5)
+    avg = run_recipe(
+        small_recipe(**{"clustering.count": 1, "procedure.use": "parallel"}), workers=1, seed=5
+    )
     assert one.models.tobytes() == avg.models.tobytes()
     assert [r.chains for r in one.rounds] == [r.chains for r in avg.rounds]
     assert one.summary()["final_accuracy"] == avg.summary()["final_accuracy"]
@@ -75,7 +89,9 @@ def test_one_cluster_is_fedavg_bit_for_bit():
 
 
 def test_an_unserved_cluster_keeps_its_model():
-    """Its clients are away in round 1: nothing trains it, nothing is charged for it, its clients are still tested with it."""
+    """Its clients are away in round 1: nothing trains it, nothing is charged for it, its clients
+    are still tested with it.
+    """
 
     class Away(ScriptedRuntime):
         def available(self, round):
@@ -86,12 +102,17 @@ def test_an_unserved_cluster_keeps_its_model():
     slot = first.clustering.labels[2]
     assert np.array_equal(first.models[slot], setting.initial)
     assert np.allclose(last.models[slot], setting.initial + 3.5, atol=1e-6)
-    assert sum(t.bytes for t in played[1][1].transfers if t.direction == "up" and t.kind == "model") == 4 * 24
+    assert (
+        sum(t.bytes for t in played[1][1].transfers if t.direction == "up" and t.kind == "model")
+        == 4 * 24
+    )
 
 
 def test_clusters_of_one_client():
     resolved = recipe("per_cluster", clustering={"use": "kmeans", "count": 6})
-    setting, played = play(resolved, runtime=ScriptedRuntime(np.diag([9, 9, 9, 9, 9, 9]), script=add_client_number))
+    setting, played = play(
+        resolved, runtime=ScriptedRuntime(np.diag([9, 9, 9, 9, 9, 9]), script=add_client_number)
+    )
     assert played[-1][0].clustering.k == 6
     shifts = (played[-1][0].models - setting.initial)[:, 0]
     assert np.allclose(shifts, 2 * np.arange(1, 7), atol=1e-5)
@@ -118,7 +139,9 @@ def test_every_cluster_trains_in_one_wave():
     class Counting(ScriptedRuntime):
         def train(self, clients, models, start, job, *, seed, round, corrections=None):
             calls.append((len(clients), len(set(start))))
-            return super().train(clients, models, start, job, seed=seed, round=round, corrections=corrections)
+            return super().train(
+                clients, models, start, job, seed=seed, round=round, corrections=corrections
+            )
 
     play(recipe("per_cluster"), runtime=Counting(COUNTS))
     assert [n for n, _ in calls] == [6, 6]
@@ -194,14 +217,19 @@ def test_a_procedure_that_never_plans_is_stopped():
 
 @pytest.mark.parametrize("shape", [(6,), (2, 5), (0, 6)])
 def test_wrong_first_models_are_caught(shape):
-    broken = Stateful(lambda m, ids, view, rng: (Plan(()), m), begin=lambda fresh, size: np.zeros(shape))
+    broken = Stateful(
+        lambda m, ids, view, rng: (Plan(()), m), begin=lambda fresh, size: np.zeros(shape)
+    )
     with pytest.raises(RunError, match="began with models of shape"):
         list(run(settled(Stage("mine", broken))))
 
 
 @pytest.mark.parametrize("home", [[0], [0, 0, 0, 0, 0, 7], [-1] * 6])
 def test_wrong_homes_are_caught(home):
-    broken = Stateful(lambda m, ids, view, rng: (Plan(()), m), after=lambda memory, seen: (seen.models, np.array(home), memory))
+    broken = Stateful(
+        lambda m, ids, view, rng: (Plan(()), m),
+        after=lambda memory, seen: (seen.models, np.array(home), memory),
+    )
     with pytest.raises(RunError, match="left a client without a model"):
         list(run(settled(Stage("mine", broken), min_ok=0)))
 
@@ -213,7 +241,9 @@ def test_fresh_models_differ_and_the_run_keeps_its_own():
         made.extend(fresh(i) for i in (0, 1, 2, 1))
         return np.stack(made[:3])
 
-    setting = settled(Stage("mine", Stateful(lambda m, ids, view, rng: (Plan(()), m), begin=begin)), min_ok=0)
+    setting = settled(
+        Stage("mine", Stateful(lambda m, ids, view, rng: (Plan(()), m), begin=begin)), min_ok=0
+    )
     list(run(setting))
     assert np.array_equal(made[0], setting.initial)
     assert np.array_equal(made[1], made[3])
@@ -224,14 +254,21 @@ def test_fresh_models_differ_and_the_run_keeps_its_own():
 
 
 def test_global_and_client_figures_stand_side_by_side():
-    settings = {"run.evaluate_clients_every": 2, "data.client_test": "split", "procedure.use": "parallel"}
+    settings = {
+        "run.evaluate_clients_every": 2,
+        "data.client_test": "split",
+        "procedure.use": "parallel",
+    }
     result = run_recipe(small_recipe(**settings), workers=1)
     assert [r for r, _ in result.evaluations] == [0, 1, 2, 3, 4]
     assert [r for r, _ in result.client_evaluations] == [0, 2, 4]
-    # under "split" the central test set is all clients' test rows, so for one model both figures must agree
+    # under "split" the central test set is all clients' test rows, so for one model both figures
+    # must agree
     assert result.client_evaluations[-1][1] == pytest.approx(result.evaluations[-1][1], abs=1e-12)
     summary = result.summary()
-    assert summary["client_accuracy"]["weighted"] == pytest.approx(summary["final_accuracy"], abs=1e-12)
+    assert summary["client_accuracy"]["weighted"] == pytest.approx(
+        summary["final_accuracy"], abs=1e-12
+    )
     assert summary["client_accuracy"]["excluded"] == 0
 
 

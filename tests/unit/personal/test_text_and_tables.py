@@ -1,4 +1,6 @@
-"""Tables and texts from file to fairness: they train, and no test text has a say in the vocabulary."""
+"""Tables and texts from file to fairness: they train, and no test text has a say in the
+vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,28 @@ def cache(tmp_path_factory):
 @needs_shared
 @pytest.mark.parametrize(
     ("name", "model", "clients", "chance"),
-    [("acsincome", "logistic", 40, 0.5), ("serengeti", "mlp500", 20, 1 / 11), ("amazon", "embedding", 10, 0.35)],
+    [
+        ("acsincome", "logistic", 40, 0.5),
+        ("serengeti", "mlp500", 20, 1 / 11),
+        ("amazon", "embedding", 10, 0.35),
+    ],
 )
 def test_one_model_per_cluster_from_file_to_fairness(name, model, clients, chance):
-    settings = {**SMALL, "data.use": name, "data.clients": clients, "clustering.count": 2, "partition.alpha": 1.0}
+    settings = {
+        **SMALL,
+        "data.use": name,
+        "data.clients": clients,
+        "clustering.count": 2,
+        "partition.alpha": 1.0,
+    }
     settings["selection.fraction"] = 0.3
     if name == "amazon":  # enough steps to leave the largest class (0.32) behind
-        settings |= {"local.lr": 0.01, "local.epochs": 2, "partition.alpha": 100.0, "selection.fraction": 1.0}
+        settings |= {
+            "local.lr": 0.01,
+            "local.epochs": 2,
+            "partition.alpha": 100.0,
+            "selection.fraction": 1.0,
+        }
     result = run("clust_psi_pfl", settings=settings, workers=1)
     assert result.recipe["model"]["use"] == model
     assert len(result.models) == 2
@@ -47,12 +64,24 @@ def test_one_model_per_cluster_from_file_to_fairness(name, model, clients, chanc
 
 @needs_shared
 def test_tweets_train():
-    settings = {**SMALL, "data.use": "sent140", "data.clients": 200, "local.optimizer": "adam", "local.lr": 0.005}
-    result = run("fedavg", settings={**settings, "partition.alpha": 5.0, "model.dropout": 0.0}, workers=1)
+    settings = {
+        **SMALL,
+        "data.use": "sent140",
+        "data.clients": 200,
+        "local.optimizer": "adam",
+        "local.lr": 0.005,
+    }
+    result = run(
+        "fedavg", settings={**settings, "partition.alpha": 5.0, "model.dropout": 0.0}, workers=1
+    )
     assert result.recipe["model"]["use"] == "lstm"
     assert result.layout.num_weights == 12_480 + 22
     assert 0.4 < result.summary()["final_accuracy"] < 1
-    assert result.summary()["client_accuracy"]["clients"] + result.summary()["client_accuracy"]["excluded"] == 200
+    assert (
+        result.summary()["client_accuracy"]["clients"]
+        + result.summary()["client_accuracy"]["excluded"]
+        == 200
+    )
 
 
 def numbered(seed=0):
@@ -82,7 +111,9 @@ def test_test_rows_have_no_say_in_it():
     before = build_shards(data, clients=4, partition="iid", client_test="split", seed=1)
     x = np.array(data.x)
     x[before.test.order] = 59
-    after = build_shards(replace(data, x=x), clients=4, partition="iid", client_test="split", seed=1)
+    after = build_shards(
+        replace(data, x=x), clients=4, partition="iid", client_test="split", seed=1
+    )
     assert np.array_equal(before.test.order, after.test.order)
     assert np.array_equal(before.x[before.train.order], after.x[after.train.order])
 
@@ -92,7 +123,9 @@ def test_fewer_words_than_places():
     assert table.tolist() == [0, 2 - 1, 2, 1]
 
 
-@pytest.mark.parametrize(("model", "options"), [("embedding", {}), ("lstm", {"embedding": "trainable"}), ("lstm", {})])
+@pytest.mark.parametrize(
+    ("model", "options"), [("embedding", {}), ("lstm", {"embedding": "trainable"}), ("lstm", {})]
+)
 def test_a_vocabulary_larger_than_memory_is_refused_before_anything_is_built(model, options):
     data = numbered()
     resolved = resolve({"model": {"use": model, "vocab": 10**11, **options}})
@@ -102,22 +135,34 @@ def test_a_vocabulary_larger_than_memory_is_refused_before_anything_is_built(mod
 
 def test_a_model_with_too_few_words_is_refused():
     resolved = resolve({"model": {"use": "embedding", "vocab": 9}})
-    with pytest.raises(RecipeError, match=r"model\.vocab: 9 words, but the texts of custom are in 10"):
+    with pytest.raises(
+        RecipeError, match=r"model\.vocab: 9 words, but the texts of custom are in 10"
+    ):
         factory_of(resolved, numbered())
 
 
 def test_a_label_nobody_trains_on_is_tested_and_wrong():
-    """Class 2 exists only in the official test set: no cluster ever sees it, nothing fails, and nobody is dealt its rows."""
+    """Class 2 exists only in the official test set: no cluster ever sees it, nothing fails, and
+    nobody is dealt its rows.
+    """
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(120, 3)).astype(np.float32), np.arange(120) % 2
     data = from_arrays(x, y, x[:30], np.arange(30) % 3, num_classes=3)
-    settings = {"run.rounds": 1, "data.clients": 6, "model.use": "logistic", "clustering.count": 2, "partition.alpha": 1.0}
+    settings = {
+        "run.rounds": 1,
+        "data.clients": 6,
+        "model.use": "logistic",
+        "clustering.count": 2,
+        "partition.alpha": 1.0,
+    }
     result = run("clust_psi_pfl", data=data, settings=settings, workers=1)
     assert sum(result.clients["test_examples"]) == 20
 
 
 def test_a_client_tested_on_a_label_it_never_saw():
-    """Client 0 trains on class 0 only; one of its four test rows is of class 1: wrong, in its accuracy and in AD."""
+    """Client 0 trains on class 0 only; one of its four test rows is of class 1: wrong, in its
+    accuracy and in AD.
+    """
     from fedskew.accounting.fairness import fairness
     from fedskew.experiment.world import store_of
     from fedskew.models import build
@@ -135,8 +180,12 @@ def test_a_client_tested_on_a_label_it_never_saw():
     )
     labels = np.array(shards.y_test)
     labels[shards.test.indices(0)[0]] = 1
-    with LocalRuntime(replace(store_of(shards), y_test=labels), lambda: build("logistic", (2,), 2), workers=1) as runtime:
-        trained = runtime.train([0, 1], runtime.initial(0)[None], [0, 0], LocalJob(lr=0.5, epochs=5), seed=0, round=1)
+    with LocalRuntime(
+        replace(store_of(shards), y_test=labels), lambda: build("logistic", (2,), 2), workers=1
+    ) as runtime:
+        trained = runtime.train(
+            [0, 1], runtime.initial(0)[None], [0, 0], LocalJob(lr=0.5, epochs=5), seed=0, round=1
+        )
         scores = runtime.evaluate_clients([0, 1], trained.params, [0, 1], "test")
     assert scores.accuracy.tolist() == [0.75, 1.0]
     assert fairness(scores.accuracy, scores.num_examples).ad == pytest.approx(0.125)

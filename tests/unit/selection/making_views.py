@@ -27,9 +27,15 @@ def view_of(
     last=None,
 ):
     counts = None if counts is None else np.asarray(counts, np.int64)
-    K = next((len(x) for x in (counts, labels, loss, sizes, latency, available) if x is not None), K)
+    K = next(
+        (len(x) for x in (counts, labels, loss, sizes, latency, available) if x is not None), K
+    )
     sizes = counts.sum(axis=1) if counts is not None else np.full(K, 10) if sizes is None else sizes
-    signal = None if counts is None else Signal(counts / np.maximum(sizes, 1)[:, None], sizes, "disclosed")
+    signal = (
+        None
+        if counts is None
+        else Signal(counts / np.maximum(sizes, 1)[:, None], sizes, "disclosed")
+    )
     return View(
         round=round,
         budget=m,
@@ -44,7 +50,9 @@ def view_of(
 
 
 def play(rule, view, seed=0, *, fresh=None, memory=None, asked=None, **options):
-    """The ids a rule ends with. Losses it asks for are those of ``fresh`` (K,), and view.loss learns them as in the loop."""
+    """The ids a rule ends with. Losses it asks for are those of ``fresh`` (K,), and view.loss
+    learns them as in the loop.
+    """
     stage, memory = Stage("rule", rule, options), memory or {}
     for turn in range(9):
         chosen, memory = stage(view, np.random.default_rng([seed, turn]), memory=memory)

@@ -1,4 +1,6 @@
-"""Recipes of the rules on clusters, losses and label sets: they resolve, play in the loop, and cost what METHODS 9.1 says."""
+"""Recipes of the rules on clusters, losses and label sets: they resolve, play in the loop, and
+cost what METHODS 9.1 says.
+"""
 
 from __future__ import annotations
 
@@ -64,9 +66,12 @@ def test_one_client_of_each_cluster_and_half_of_the_cohort():
     _, played = rounds_of(recipe("similarity"))
     clusters = played[0][0].clustering
     for _, record in played[1:]:
-        assert sorted(clusters.labels[[c.clients[0] for c in record.chains]]) == list(range(clusters.k))
+        assert sorted(clusters.labels[[c.clients[0] for c in record.chains]]) == list(
+            range(clusters.k)
+        )
     _, played = rounds_of(recipe("psi_pfl"), rounds=40)
-    assert {len(record.chains) for _, record in played[1:]} == {8}  # 15 of 30 lie at or below the median, half of them
+    # 15 of 30 lie at or below the median, half of them
+    assert {len(record.chains) for _, record in played[1:]} == {8}
     assert (played[-1][0].times_selected > 0).sum() == 15
 
 
@@ -88,30 +93,41 @@ def test_bytes_of_a_round_are_those_of_methods_9_1():
     histogram = {("up", "histogram"): K * 4 * CLASSES}
     assert charges["poc", ""] == [{}, {down: 20 * s, up: M * s, loss: 20 * 4}]
     assert charges["poc", "stale"] == [{}, {down: M * s, up: M * s, loss: M * 4}]
-    assert charges["haccs", ""] == [histogram, {down: M * s, up: M * s, loss: M * 4, ("up", "latency"): M * 4}]
+    assert charges["haccs", ""] == [
+        histogram,
+        {down: M * s, up: M * s, loss: M * 4, ("up", "latency"): M * 4},
+    ]
     assert charges["fedcls", ""] == [histogram, {down: M * s, up: M * s}]
     assert charges["fedlecc", ""] == [histogram, {down: M * s, up: M * s, loss: M * 4}]
     assert charges["fedlecc", "exact"] == [histogram, {down: K * s, up: M * s, loss: K * 4}]
     subset = charges["fedlecc", "subset"][1]
-    assert 12 * s <= subset[down] <= (12 + M) * s  # the d asked, and those chosen who were not among them
+    # the d asked, and those chosen who were not among them
+    assert 12 * s <= subset[down] <= (12 + M) * s
 
 
 def test_where_fedlecc_gets_its_losses_decides_what_clients_report():
-    report = {source: method_of(recipe("fedlecc", loss_source=source)).job.report_loss for source in ("piggyback", "post")}
+    report = {
+        source: method_of(recipe("fedlecc", loss_source=source)).job.report_loss
+        for source in ("piggyback", "post")
+    }
     assert report == {"piggyback": "start", "post": "end"}
 
 
 def test_the_ablation_is_one_sweep():
     raw = load("fedlecc")
     raw["selection"]["use"] = recipe("fedlecc")["selection"]["use"]
-    raw["sweep"] = {"selection.rank_clusters": ["loss", "random", "ignore"], "selection.rank_clients": ["loss", "random"]}
+    raw["sweep"] = {
+        "selection.rank_clusters": ["loss", "random", "ignore"],
+        "selection.rank_clients": ["loss", "random"],
+    }
     chosen = {}
     for variant in expand(raw):
         ranks = variant["selection"]["rank_clusters"], variant["selection"]["rank_clients"]
         _, played = rounds_of(resolve(variant), rounds=4)
         chosen[ranks] = [tuple(c.clients[0] for c in record.chains) for _, record in played[1:]]
         assert [len(ids) for ids in chosen[ranks]] == [M] * 4
-    assert len({tuple(map(tuple, rounds)) for rounds in chosen.values()}) == 6  # six methods, six histories
+    # six methods, six histories
+    assert len({tuple(map(tuple, rounds)) for rounds in chosen.values()}) == 6
 
 
 def test_needs_are_said_so_that_a_recipe_without_them_is_refused():

@@ -56,7 +56,9 @@ def value(objective, group, rows, times, s, r, gamma, nu, u):
     return sum((rows[k][c] - mean[c]) ** 2 + penalty[k] for k in group for c in range(classes))
 
 
-@pytest.mark.parametrize("options", [{}, {"weights": "examples"}, {"target": "global"}, {"use_snr": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"weights": "examples"}, {"target": "global"}, {"use_snr": True}]
+)
 @pytest.mark.parametrize("objective", ["group", "ucb", "penalty_raw", "literal"])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_chosen_set_has_the_smallest_value(objective, seed, options):
@@ -64,7 +66,11 @@ def test_the_chosen_set_has_the_smallest_value(objective, seed, options):
     gamma = 0.002 if objective in ("penalty_raw", "literal") else 0.2
     view = view_of(rows, times=times, sizes=sizes, snr=snr)
     s = np.clip(snr / np.median(snr), 0.1, 10) if options.get("use_snr") else np.ones(CLIENTS)
-    u = sizes @ rows / sizes.sum() if options.get("target") == "global" else np.full(CLASSES, 1 / CLASSES)
+    u = (
+        sizes @ rows / sizes.sum()
+        if options.get("target") == "global"
+        else np.full(CLASSES, 1 / CLASSES)
+    )
 
     def worth(group):
         total = sum(sizes[k] for k in group)
@@ -72,23 +78,34 @@ def test_the_chosen_set_has_the_smallest_value(objective, seed, options):
         return value(objective, group, rows, times, s, view.round, gamma, nu, u)
 
     best = min(combinations(range(CLIENTS), M), key=worth)
-    assert bacsa(view, np.random.default_rng(0), objective=objective, gamma=gamma, **options).tolist() == list(best)
+    assert bacsa(
+        view, np.random.default_rng(0), objective=objective, gamma=gamma, **options
+    ).tolist() == list(best)
 
 
 def test_balance_with_and_without_fairness_by_hand():
     rows = np.eye(2)[[0, 1, 0, 1, 0]]  # classes 0 1 0 1 0
     used = np.array([9, 9, 0, 4, 0])
-    assert bacsa(view_of(rows, m=2, times=used), np.random.default_rng(0)).tolist() in ([2, 3], [3, 4])
+    assert bacsa(view_of(rows, m=2, times=used), np.random.default_rng(0)).tolist() in (
+        [2, 3],
+        [3, 4],
+    )
     # fairness alone takes the two clients never used, both of class 0
-    assert bacsa(view_of(rows, m=2, times=used), np.random.default_rng(0), gamma=1e6).tolist() == [2, 4]
+    assert bacsa(view_of(rows, m=2, times=used), np.random.default_rng(0), gamma=1e6).tolist() == [
+        2,
+        4,
+    ]
 
 
 def test_a_good_channel_is_used_more_often():
     rows, snr = np.eye(2)[[0, 0, 1, 1]], np.array([1.0, 100, 1, 100])
     view = view_of(rows, m=2, times=[5, 6, 5, 6], snr=snr)
     assert bacsa(view, np.random.default_rng(0)).tolist() == [0, 2]
-    for objective in ("group", "ucb", "penalty_raw"):  # METHODS would divide the UCB bonus by the SNR: then [0, 2] again
-        assert bacsa(view, np.random.default_rng(0), objective=objective, use_snr=True).tolist() == [1, 3]
+    # METHODS would divide the UCB bonus by the SNR: then [0, 2] again
+    for objective in ("group", "ucb", "penalty_raw"):
+        assert bacsa(
+            view, np.random.default_rng(0), objective=objective, use_snr=True
+        ).tolist() == [1, 3]
 
 
 def test_snr_over_the_median_within_a_factor_of_ten():
@@ -100,7 +117,10 @@ def test_snr_over_the_median_within_a_factor_of_ten():
 @pytest.mark.parametrize("snr", [None, np.full(4, np.nan)])
 def test_snr_must_be_known(snr):
     view = view_of(np.full((4, 2), 0.5), snr=snr)
-    with pytest.raises(RunError, match=r"selection bacsa: use_snr needs signal-to-noise ratios\. Set devices.snr_db"):
+    with pytest.raises(
+        RunError,
+        match=r"selection bacsa: use_snr needs signal-to-noise ratios\. Set devices.snr_db",
+    ):
         bacsa(view, np.random.default_rng(0), use_snr=True)
 
 
@@ -141,7 +161,11 @@ def test_what_it_refuses():
     view = view_of(np.eye(4))
     with pytest.raises(RecipeError, match=r"selection.gamma: -1.0 is negative"):
         bacsa(view, np.random.default_rng(0), gamma=-1.0)
-    bare = View(1, 2, view.population, view.available, view.loss, view.times_selected, view.last_selected)
-    with pytest.raises(RunError, match=r"selection bacsa: needs label proportions\. Add \[signal\]"):
+    bare = View(
+        1, 2, view.population, view.available, view.loss, view.times_selected, view.last_selected
+    )
+    with pytest.raises(
+        RunError, match=r"selection bacsa: needs label proportions\. Add \[signal\]"
+    ):
         bacsa(bare, np.random.default_rng(0))
     assert needs_of(bacsa) == {"signal"}

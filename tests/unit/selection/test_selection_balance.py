@@ -1,4 +1,6 @@
-"""The balance solvers: every subset is seen, swaps leave nothing to gain, greedy is what it says."""
+"""The balance solvers: every subset is seen, swaps leave nothing to gain, greedy is what it
+says.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +29,32 @@ def problem_of(seed, clients=11, classes=4, *, plain=False):
     rows = rng.dirichlet(np.full(classes, 0.3), clients)
     if plain:
         return pose(rows)
-    target, weights, cost = rng.dirichlet(np.ones(classes)), rng.uniform(1, 9, clients), rng.normal(size=clients) * 0.2
+    target, weights, cost = (
+        rng.dirichlet(np.ones(classes)),
+        rng.uniform(1, 9, clients),
+        rng.normal(size=clients) * 0.2,
+    )
     return pose(rows, target=target, weights=weights, cost=cost)
 
 
 def all_values(problem, m):
-    return {ids: evaluate(problem, np.array([ids]))[0] for ids in combinations(range(problem.size), m)}
+    return {
+        ids: evaluate(problem, np.array([ids]))[0] for ids in combinations(range(problem.size), m)
+    }
 
 
 def test_the_objective_as_written_in_methods():
-    rows, sizes, target = np.array([[1.0, 0], [0.5, 0.5], [0, 1]]), np.array([10.0, 20, 70]), np.array([0.6, 0.4])
+    rows, sizes, target = (
+        np.array([[1.0, 0], [0.5, 0.5], [0, 1]]),
+        np.array([10.0, 20, 70]),
+        np.array([0.6, 0.4]),
+    )
     cost = np.array([0.3, 0.1, 0.5])
     q = (10 * rows[0] + 70 * rows[2]) / 80
     by_hand = 2 * ((q[0] - 0.6) ** 2 + (q[1] - 0.4) ** 2) + (0.3 + 0.5) / 2
-    assert evaluate(pose(rows, target=target, weights=sizes, cost=cost), np.array([[0, 2]]))[0] == pytest.approx(by_hand)
+    assert evaluate(pose(rows, target=target, weights=sizes, cost=cost), np.array([[0, 2]]))[
+        0
+    ] == pytest.approx(by_hand)
 
 
 @pytest.mark.parametrize(("size", "m"), [(1, 1), (5, 1), (5, 5), (6, 3), (9, 4), (300, 2), (7, 0)])
@@ -78,7 +92,8 @@ def test_exact_in_many_chunks(monkeypatch):
 
 
 def test_exact_ties_are_broken_evenly():
-    problem, rng = pose(np.repeat(np.eye(2), 2, axis=0)), np.random.default_rng(0)  # one of {0, 1} with one of {2, 3}
+    # one of {0, 1} with one of {2, 3}
+    problem, rng = pose(np.repeat(np.eye(2), 2, axis=0)), np.random.default_rng(0)
     drawn = [tuple(solve(problem, 2, rng).tolist()) for _ in range(800)]
     assert set(drawn) == {(0, 2), (0, 3), (1, 2), (1, 3)}
     assert all(abs(drawn.count(ids) - 200) < 60 for ids in set(drawn))  # 5 standard deviations
@@ -127,12 +142,23 @@ def test_everyone_or_nobody(solver):
 
 
 def test_too_many_subsets_to_enumerate():
-    with pytest.raises(RunError, match=r"selection bacsa: 50 of 1000 clients have more than 2,000,000 subsets\. Use solver"):
-        solve(problem_of(0, clients=1000), 50, np.random.default_rng(0), solver="enumerate", where="selection bacsa")
+    with pytest.raises(
+        RunError,
+        match=r"selection bacsa: 50 of 1000 clients have more than 2,000,000 subsets\. Use solver",
+    ):
+        solve(
+            problem_of(0, clients=1000),
+            50,
+            np.random.default_rng(0),
+            solver="enumerate",
+            where="selection bacsa",
+        )
 
 
 def test_swaps_at_a_thousand_clients_beat_random_sets_by_far():
     problem, rng = problem_of(0, clients=1000, classes=10, plain=True), np.random.default_rng(0)
     found = evaluate(problem, solve(problem, 50, rng)[None])[0]
-    drawn = evaluate(problem, np.stack([rng.choice(1000, 50, replace=False) for _ in range(200)])).min()
+    drawn = evaluate(
+        problem, np.stack([rng.choice(1000, 50, replace=False) for _ in range(200)])
+    ).min()
     assert found < drawn / 100

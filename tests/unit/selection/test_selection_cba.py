@@ -1,4 +1,6 @@
-"""CBA: what it learns by hand, how it chooses by brute force, and that it ends up more balanced than chance."""
+"""CBA: what it learns by hand, how it chooses by brute force, and that it ends up more balanced
+than chance.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +9,39 @@ import pytest
 from scipy.special import rel_entr, softmax
 
 from fedskew.errors import RecipeError
-from fedskew.selection.cba import cba, composition, divergence, group_near_uniform, learn, step, ucb_scores
+from fedskew.selection.cba import (
+    cba,
+    composition,
+    divergence,
+    group_near_uniform,
+    learn,
+    step,
+    ucb_scores,
+)
 from fedskew.types import Feedback, Population, View
 
 
 def view_of(clients, m, *, round=1, available=None):
     there = np.ones(clients, bool) if available is None else available
     never = np.zeros(clients)
-    return View(round, m, Population(np.full(clients, 10)), there, np.full(clients, np.nan), never, never)
+    return View(
+        round, m, Population(np.full(clients, 10)), there, np.full(clients, np.nan), never, never
+    )
 
 
 def feedback_of(clients, gradients, round=1):
     n = len(clients)
     nothing = np.zeros((n, 0), np.float32)
-    return Feedback(round, clients, np.ones(n), np.ones(n), np.ones(n), np.ones(n), nothing, (2, 0), gradients)
+    return Feedback(
+        round, clients, np.ones(n), np.ones(n), np.ones(n), np.ones(n), nothing, (2, 0), gradients
+    )
 
 
 def test_composition_is_a_softmax_of_scaled_norms():
     norms = np.random.default_rng(0).exponential(size=(6, 5)) * 100
-    assert composition(norms, 3.0) == pytest.approx(softmax(3 * norms / norms.max(axis=1, keepdims=True), axis=1))
+    assert composition(norms, 3.0) == pytest.approx(
+        softmax(3 * norms / norms.max(axis=1, keepdims=True), axis=1)
+    )
 
 
 def test_divergence_is_the_one_of_scipy():
@@ -47,7 +63,9 @@ def test_forgetting_by_hand():
 
 
 def test_a_reaction_that_is_not_finite_teaches_nothing():
-    memory = learn({"visits": np.zeros(2)}, feedback_of([0, 1], np.array([[np.inf, 1.0], [1.0, 0.0]])))
+    memory = learn(
+        {"visits": np.zeros(2)}, feedback_of([0, 1], np.array([[np.inf, 1.0], [1.0, 0.0]]))
+    )
     assert memory["visits"].tolist() == [0, 1]
     assert learn(memory, feedback_of([], None)) is memory
 
@@ -64,7 +82,9 @@ def test_the_group_is_built_by_brute_force():
     chosen = [7]
     while len(chosen) < 5:
         rest = [i for i in range(12) if i not in chosen]
-        chosen.append(min(rest, key=lambda i: rel_entr(mixes[[*chosen, i]].mean(axis=0), 0.25).sum()))
+        chosen.append(
+            min(rest, key=lambda i: rel_entr(mixes[[*chosen, i]].mean(axis=0), 0.25).sum())
+        )
     assert group_near_uniform(mixes, 7, 5).tolist() == chosen
 
 
@@ -72,7 +92,10 @@ def test_one_unknown_client_is_tried_in_every_round():
     mixes = np.random.default_rng(0).dirichlet(np.ones(3), 8)
     visits = np.array([1, 1, 1, 0, 1, 1, 0, 1.0])
     memory = {"visits": visits, "weight": visits, "mixes": mixes}
-    firsts = {int(step(memory, view_of(8, 3, round=5), np.random.default_rng(seed))[0][0]) for seed in range(20)}
+    firsts = {
+        int(step(memory, view_of(8, 3, round=5), np.random.default_rng(seed))[0][0])
+        for seed in range(20)
+    }
     assert firsts == {3, 6}
 
 
@@ -86,7 +109,9 @@ def test_round_one_knows_nothing_and_is_random():
 
 
 def test_it_learns_to_balance():
-    """Clients of one class each, whose models react most to their own class: later groups hold every class."""
+    """Clients of one class each, whose models react most to their own class: later groups hold
+    every class.
+    """
     classes, clients = 5, 20
     own = np.arange(clients) % classes
     memory, held = {}, []

@@ -1,4 +1,6 @@
-"""DivFL: lazy greedy against plain greedy, distances against scipy, who is asked for updates, and what is refreshed."""
+"""DivFL: lazy greedy against plain greedy, distances against scipy, who is asked for updates,
+and what is refreshed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from fedskew.types import Answer, AskUpdates, Feedback, Population, View
 
 
 def plain_greedy(between, m):
-    """One after another the row that leaves the least sum of column minima; ties to the lower row."""
+    """One after another the row that leaves the least sum of column minima; ties to the lower
+    row.
+    """
     chosen, nearest = [], np.full(between.shape[1], np.inf)
     for _ in range(m):
         left = [i for i in range(len(between)) if i not in chosen]
@@ -51,14 +55,18 @@ def choose(updates, m=2, *, memory=None, available=None, seed=0, **options):
     chosen, memory = divfl.step(memory or {}, view, np.random.default_rng([seed, 0]), **options)
     if not isinstance(chosen, AskUpdates):
         return chosen.tolist(), memory, []
-    view = view_of(len(updates), m, available=available, answers=(Answer(chosen, updates[chosen.clients]),))
+    view = view_of(
+        len(updates), m, available=available, answers=(Answer(chosen, updates[chosen.clients]),)
+    )
     ids, memory = divfl.step(memory, view, np.random.default_rng([seed, 1]), **options)
     return ids.tolist(), memory, chosen.clients.tolist()
 
 
 def feedback_of(clients, delta):
     n = len(clients)
-    return Feedback(1, np.array(clients), np.ones(n), np.ones(n), np.ones(n), np.ones(n), delta, (0, 0))
+    return Feedback(
+        1, np.array(clients), np.ones(n), np.ones(n), np.ones(n), np.ones(n), delta, (0, 0)
+    )
 
 
 # ---------------------------------------------------------------- the arithmetic
@@ -79,7 +87,9 @@ def test_equal_updates_are_at_distance_zero():
 @pytest.mark.parametrize("at_once", [2, 32])
 @pytest.mark.parametrize("seed", range(30))
 def test_lazy_greedy_is_plain_greedy(seed, at_once, monkeypatch):
-    """Small whole numbers: sums are exact and ties are common, also between rows looked at one after the other."""
+    """Small whole numbers: sums are exact and ties are common, also between rows looked at one
+    after the other.
+    """
     monkeypatch.setitem(_greedy.__globals__, "AT_ONCE", at_once)
     rng = np.random.default_rng(seed)
     points = rng.integers(0, 3 if seed % 2 else 50, (int(rng.integers(1, 90)), 2))
@@ -90,7 +100,9 @@ def test_lazy_greedy_is_plain_greedy(seed, at_once, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_greedy_is_near_the_best_of_all_sets(seed):
-    """For gains from any start the bound is 1 - 1/e; on 10 clients in the plane greedy stays within a third of the best."""
+    """For gains from any start the bound is 1 - 1/e; on 10 clients in the plane greedy stays
+    within a third of the best.
+    """
     points = np.random.default_rng(seed).normal(size=(10, 2)).astype(np.float32)
     between = distances_to(points, np.arange(10)).astype(np.float32)
     best = min(objective(between, s) for s in itertools.combinations(range(10), 3))
@@ -104,7 +116,9 @@ def test_stochastic_greedy_is_nearly_as_good_and_depends_on_the_draw():
     full = objective(between, _greedy(between, 10, 200, np.random.default_rng(0)))
     some = [_greedy(between, 10, 20, np.random.default_rng(seed)).tolist() for seed in range(10)]
     values = [objective(between, chosen) for chosen in some]
-    drawn = [objective(between, np.random.default_rng(seed).permutation(200)[:10]) for seed in range(10)]
+    drawn = [
+        objective(between, np.random.default_rng(seed).permutation(200)[:10]) for seed in range(10)
+    ]
     assert len({tuple(chosen) for chosen in some}) > 1
     assert all(len(set(chosen)) == 10 for chosen in some)
     assert full <= np.mean(values) < np.mean(drawn)
@@ -167,7 +181,9 @@ def test_training_refreshes_the_distances_of_who_trained():
     updates = rng.normal(size=(8, 4)).astype(np.float32)
     _, memory, _ = choose(updates)
     fresh = rng.normal(size=(2, 4)).astype(np.float32)
-    learned = divfl.learn(memory, feedback_of([5, 2], fresh), layer="all", solver="lazy", subsample=0.1)
+    learned = divfl.learn(
+        memory, feedback_of([5, 2], fresh), layer="all", solver="lazy", subsample=0.1
+    )
     updates[[5, 2]] = fresh
     assert np.allclose(learned["distances"], cdist(updates, updates), atol=1e-5)
     assert np.array_equal(learned["distances"], learned["distances"].T)
@@ -175,7 +191,9 @@ def test_training_refreshes_the_distances_of_who_trained():
 
 
 def test_clients_that_are_away_are_stood_for_but_not_chosen():
-    """Three clients on a line at 0, 1 and 10; the last is away, yet the nearer one to it is better for m = 1."""
+    """Three clients on a line at 0, 1 and 10; the last is away, yet the nearer one to it is
+    better for m = 1.
+    """
     updates = np.array([[0.0], [1.0], [10.0]])
     _, memory, _ = choose(updates, 1)
     ids, _, _ = choose(updates, 1, available=np.array([True, True, False]), memory=memory)
@@ -186,7 +204,9 @@ def test_layers_are_passed_on_and_not_mixed():
     chosen, memory = divfl.step({}, view_of(3), np.random.default_rng(0), layer="last")
     assert chosen.layer == "last"
     _, memory, _ = choose(np.eye(3))
-    with pytest.raises(RunError, match=r"updates of 2 numbers after some of 3.*one selection\.layer"):
+    with pytest.raises(
+        RunError, match=r"updates of 2 numbers after some of 3.*one selection\.layer"
+    ):
         divfl.learn(memory, feedback_of([0], np.ones((1, 2))))
 
 
@@ -199,14 +219,25 @@ def test_limits():
 
 def test_in_the_loop_two_kinds_of_clients_are_both_met_and_updates_are_charged():
     def script(client, round, model):
-        return Reply(model + np.float32(1 if client % 2 else -1) + np.float32(client) / 100, 0.5, 1.0, 1, 10)
+        return Reply(
+            model + np.float32(1 if client % 2 else -1) + np.float32(client) / 100, 0.5, 1.0, 1, 10
+        )
 
-    recipe = resolve({"selection": {"use": "fedskew.selection.divfl:divfl"}, "run": {"rounds": 5, "clients_per_round": 2}})
+    recipe = resolve(
+        {
+            "selection": {"use": "fedskew.selection.divfl:divfl"},
+            "run": {"rounds": 5, "clients_per_round": 2},
+        }
+    )
     setting = settle(method_of(recipe), ScriptedRuntime(np.full((10, 2), 5), script=script), 0)
     _, *records = [record for _, record in run(setting)]
     for record in records:
         assert sorted(chain.clients[0] % 2 for chain in record.chains) == [0, 1]
     size = setting.description.layout.bytes
     ledger = [{(t.direction, t.kind): t.bytes for t in record.transfers} for record in records]
-    assert ledger[0] == {("down", "probe"): 10 * size, ("up", "gradient"): 10 * size, ("up", "model"): 2 * size}
+    assert ledger[0] == {
+        ("down", "probe"): 10 * size,
+        ("up", "gradient"): 10 * size,
+        ("up", "model"): 2 * size,
+    }
     assert ledger[1] == {("down", "model"): 2 * size, ("up", "model"): 2 * size}

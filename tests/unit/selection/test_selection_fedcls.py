@@ -53,7 +53,17 @@ def test_hamming_counts_differences(held):
 
 
 # three kinds of clients: {a, b}, {c, d}, {a, c}; client 6 holds nothing known
-COUNTS = np.array([[5, 5, 0, 0], [0, 0, 5, 5], [9, 1, 0, 0], [0, 0, 2, 8], [5, 0, 5, 0], [5, 0, 5, 0], [0, 0, 0, 0]])
+COUNTS = np.array(
+    [
+        [5, 5, 0, 0],
+        [0, 0, 5, 5],
+        [9, 1, 0, 0],
+        [0, 0, 2, 8],
+        [5, 0, 5, 0],
+        [5, 0, 5, 0],
+        [0, 0, 0, 0],
+    ]
+)
 KIND = np.array([0, 1, 0, 1, 2, 2, 3])
 
 
@@ -71,7 +81,10 @@ def test_ties_and_members_are_drawn_by_chance():
     there = np.arange(7) < 6
     share = often(fedcls, view_of(counts=COUNTS, m=1, available=there), 1500)
     assert np.abs(share[:6] - 1 / 6).max() < 4.5 * np.sqrt(5 / 36 / 1500)
-    seen = {tuple(KIND[play(fedcls, view_of(counts=COUNTS, m=2, available=there), s)]) for s in range(200)}
+    seen = {
+        tuple(KIND[play(fedcls, view_of(counts=COUNTS, m=2, available=there), s)])
+        for s in range(200)
+    }
     assert {(2, 0), (2, 1), (0, 1), (1, 0)} == seen
 
 
@@ -103,9 +116,14 @@ def test_chosen_sets_cover_more_labels_than_uniform_ones():
     pairs = np.array(list(itertools.combinations(range(6), 2)))
     counts = np.zeros((15, 6), int)
     np.put_along_axis(counts, pairs, 5, axis=1)
-    covered = [(counts[play(fedcls, view_of(counts=counts, m=3), s)] > 0).any(axis=0).sum() for s in range(100)]
+    covered = [
+        (counts[play(fedcls, view_of(counts=counts, m=3), s)] > 0).any(axis=0).sum()
+        for s in range(100)
+    ]
     rng = np.random.default_rng(0)
-    by_chance = [(counts[rng.choice(15, 3, replace=False)] > 0).any(axis=0).sum() for _ in range(100)]
+    by_chance = [
+        (counts[rng.choice(15, 3, replace=False)] > 0).any(axis=0).sum() for _ in range(100)
+    ]
     assert np.mean(covered) > np.mean(by_chance) + 0.5
 
 

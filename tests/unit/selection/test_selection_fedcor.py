@@ -1,4 +1,6 @@
-"""FedCor: the likelihood and its slope, the choice against the K x K algebra, and the order of events of the authors' code."""
+"""FedCor: the likelihood and its slope, the choice against the K x K algebra, and the order of
+events of the authors' code.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from fedskew.recipe import method_of, resolve
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.selection import loss_process
 from fedskew.selection.fedcor import fedcor
-from fedskew.selection.loss_process import _patterns, fit, gradient, log_likelihood, most_informative, standardise
+from fedskew.selection.loss_process import (
+    _patterns,
+    fit,
+    gradient,
+    log_likelihood,
+    most_informative,
+    standardise,
+)
 from fedskew.types import Answer, AskLoss, AskTrial, Population, Scores, View
 
 NOISE = 0.1
@@ -38,9 +47,13 @@ def test_likelihood_is_that_of_the_full_covariance(clients, missing):
     for row, weight in zip(residuals, weights, strict=True):
         seen = np.isfinite(row)
         if seen.any():
-            density = multivariate_normal(np.zeros(seen.sum()), covariance[np.ix_(seen, seen)]).logpdf(row[seen])
+            density = multivariate_normal(
+                np.zeros(seen.sum()), covariance[np.ix_(seen, seen)]
+            ).logpdf(row[seen])
             expected += weight * (density + seen.sum() / 2 * np.log(2 * np.pi))
-    assert log_likelihood(embedding, residuals, weights, noise=NOISE) == pytest.approx(expected, rel=1e-9)
+    assert log_likelihood(embedding, residuals, weights, noise=NOISE) == pytest.approx(
+        expected, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("clients", [1, 2, 9])
@@ -59,7 +72,9 @@ def test_slope_is_that_of_finite_differences(clients, missing):
 
 
 def test_fit_finds_the_covariance_the_changes_were_drawn_from():
-    """600 draws around two groups: correlations within 0.1 of 0.9 inside a group and 0 between them."""
+    """600 draws around two groups: correlations within 0.1 of 0.9 inside a group and 0 between
+    them.
+    """
     rng = np.random.default_rng(0)
     truth = 0.9 * np.kron(np.eye(2), np.ones((3, 3))) + 0.1 * np.eye(6)
     changes = rng.multivariate_normal(np.zeros(6), truth, 600)
@@ -82,7 +97,9 @@ def test_fit_goes_the_way_of_torch_on_the_full_covariance():
     for _ in range(60):
         adam.zero_grad()
         covariance = located.T @ located + NOISE**2 * torch.eye(8, dtype=torch.float64)
-        normal = torch.distributions.MultivariateNormal(torch.zeros(8, dtype=torch.float64), covariance)
+        normal = torch.distributions.MultivariateNormal(
+            torch.zeros(8, dtype=torch.float64), covariance
+        )
         (-(torch.tensor(weights) * normal.log_prob(torch.tensor(residuals))).sum()).backward()
         adam.step()
     ours = fit(embedding, residuals, weights, noise=NOISE, steps=60, lr=0.01)
@@ -104,7 +121,9 @@ def test_standardised_changes_have_weighted_mean_zero_and_spread_one():
     scaled = standardise(changes, weights, centre=True)
     seen = np.isfinite(changes)
     assert np.allclose(np.nansum(weights[:, None] * scaled, axis=0), 0)
-    assert np.nansum(weights[:, None] * scaled**2) / (weights[:, None] * seen).sum() == pytest.approx(1)
+    assert np.nansum(weights[:, None] * scaled**2) / (
+        weights[:, None] * seen
+    ).sum() == pytest.approx(1)
     assert np.isnan(scaled[0, 1])
     assert standardise(changes[:1], weights[:1], centre=True) is None  # one change is its own mean
     assert standardise(np.full((3, 2), 7.0), np.ones(3), centre=True) is None
@@ -122,14 +141,21 @@ def test_a_covariance_that_cholesky_refuses_gets_jitter():
 
 
 def chosen_by_full_covariance(embedding, share, discount, available, m, everyone):
-    """METHODS 4.5 literally: argmax a_k Σ_i p_i Σ_ik / sqrt(Σ_kk), then Σ <- Σ - Σ[:,k] Σ[k,:] / Σ_kk."""
+    """METHODS 4.5 literally: argmax a_k Σ_i p_i Σ_ik / sqrt(Σ_kk), then Σ <- Σ - Σ[:,k] Σ[k,:] /
+    Σ_kk.
+    """
     covariance = embedding.T @ embedding + NOISE**2 * np.eye(len(share))
     left, chosen = list(np.flatnonzero(available)), []
     for _ in range(m):
         counted = np.arange(len(share)) if everyone else np.array(left)
-        scores = [discount[k] * (share[counted] @ covariance[counted, k]) / np.sqrt(covariance[k, k]) for k in left]
+        scores = [
+            discount[k] * (share[counted] @ covariance[counted, k]) / np.sqrt(covariance[k, k])
+            for k in left
+        ]
         best = left[int(np.argmax(scores))]
-        covariance = covariance - np.outer(covariance[:, best], covariance[best]) / covariance[best, best]
+        covariance = (
+            covariance - np.outer(covariance[:, best], covariance[best]) / covariance[best, best]
+        )
         chosen.append(int(best))
         left.remove(best)
     return chosen
@@ -145,15 +171,21 @@ def test_choice_is_that_of_the_full_covariance(seed, everyone):
     available[0] = True
     m = int(rng.integers(1, available.sum() + 1))
     counted = np.ones(clients, bool) if everyone else available
-    found = most_informative(embedding, share, discount, np.flatnonzero(available), counted, m, noise=NOISE)
-    assert found.tolist() == chosen_by_full_covariance(embedding, share, discount, available, m, everyone)
+    found = most_informative(
+        embedding, share, discount, np.flatnonzero(available), counted, m, noise=NOISE
+    )
+    assert found.tolist() == chosen_by_full_covariance(
+        embedding, share, discount, available, m, everyone
+    )
 
 
 # ---------------------------------------------------------------- the order of events
 
 
 def drive(losses, trials=None, *, m=2, available=None, seed=0, sizes=None, **options):
-    """Play fedcor on given losses (T, K) of the model before every round; [(what it asked, whom it chose, memory)]."""
+    """Play fedcor on given losses (T, K) of the model before every round; [(what it asked, whom
+    it chose, memory)].
+    """
     rounds, clients = losses.shape
     memory, played = {}, []
     for round in range(1, rounds + 1):
@@ -170,39 +202,59 @@ def drive(losses, trials=None, *, m=2, available=None, seed=0, sizes=None, **opt
                 last_selected=np.zeros(clients),
                 answers=answers,
             )
-            chosen, memory = fedcor.step(memory, view, np.random.default_rng([seed, round, len(asks)]), **options)
+            chosen, memory = fedcor.step(
+                memory, view, np.random.default_rng([seed, round, len(asks)]), **options
+            )
             if not isinstance(chosen, AskLoss | AskTrial):
                 break
             asks.append(chosen)
-            values = losses[round - 1][chosen.clients] if isinstance(chosen, AskLoss) else trials[round - 1]
+            values = (
+                losses[round - 1][chosen.clients]
+                if isinstance(chosen, AskLoss)
+                else trials[round - 1]
+            )
             answers = (*answers, Answer(chosen, values))
         played.append((asks, chosen.tolist(), memory))
     return played
 
 
 def two_blocks(seed, rounds, clients=10, noise=0.05):
-    """Losses of two groups (even and odd clients) that each move together, independently of the other."""
+    """Losses of two groups (even and odd clients) that each move together, independently of the
+    other.
+    """
     rng = np.random.default_rng(seed)
-    steps = rng.normal(size=(rounds, 2))[:, np.arange(clients) % 2] + noise * rng.normal(size=(rounds, clients))
+    steps = rng.normal(size=(rounds, 2))[:, np.arange(clients) % 2] + noise * rng.normal(
+        size=(rounds, clients)
+    )
     return 100 + np.cumsum(steps, axis=0)
 
 
 @pytest.mark.parametrize("seed", range(15))
 def test_two_blocks_give_one_client_of_each(seed):
-    """METHODS 4.5 sanity. Uniform selection would do so in 5 of 9 cases; in all of 15 with probability 1e-4."""
+    """METHODS 4.5 sanity. Uniform selection would do so in 5 of 9 cases; in all of 15 with
+    probability 1e-4.
+    """
     *_, (_, chosen, _) = drive(two_blocks(seed, 12), warm_up=10, first_steps=300, seed=seed)
     assert sorted(i % 2 for i in chosen) == [0, 1]
 
 
 def test_asks_follow_the_authors_code():
-    """W_u = 2, every 3: epochs 0..2 are warm-up, the fit is due before epoch 3, trials after epochs 3, 6 and 9."""
+    """W_u = 2, every 3: epochs 0..2 are warm-up, the fit is due before epoch 3, trials after
+    epochs 3, 6 and 9.
+    """
     losses = two_blocks(0, 11)
-    played = drive(losses, losses + 1 + two_blocks(1, 11) / 100, warm_up=2, every=3, first_steps=5, steps=2)
+    played = drive(
+        losses, losses + 1 + two_blocks(1, 11) / 100, warm_up=2, every=3, first_steps=5, steps=2
+    )
     kinds = [[type(ask).__name__ for ask in asks] for asks, _, _ in played]
     both = ["AskLoss", "AskTrial"]
     assert kinds == [["AskLoss"]] * 4 + [both, [], [], both, [], [], both]
-    assert all(len(ask.clients) == 10 for asks, _, _ in played for ask in asks if isinstance(ask, AskLoss))
-    assert all(len(ask.clients) == 2 for asks, _, _ in played for ask in asks if isinstance(ask, AskTrial))
+    assert all(
+        len(ask.clients) == 10 for asks, _, _ in played for ask in asks if isinstance(ask, AskLoss)
+    )
+    assert all(
+        len(ask.clients) == 2 for asks, _, _ in played for ask in asks if isinstance(ask, AskTrial)
+    )
     ready = [memory["ready"] for _, _, memory in played]
     assert ready == [False] * 3 + [True] * 8
     assert played[-1][2]["rounds"].tolist() == [0, 1, 2, 3, 6, 9]
@@ -219,7 +271,9 @@ def test_history_holds_the_changes_and_forgets_old_ones():
 
 def test_chosen_clients_are_discounted_until_the_next_throw_away_round():
     losses = two_blocks(0, 9)
-    played = drive(losses, losses + two_blocks(1, 9) / 10, warm_up=1, every=4, beta=0.5, first_steps=5, steps=2)
+    played = drive(
+        losses, losses + two_blocks(1, 9) / 10, warm_up=1, every=4, beta=0.5, first_steps=5, steps=2
+    )
     discounts = [memory.get("discount") for _, _, memory in played]
     assert discounts[:2] == [None, None]
     expected = np.ones(10)
@@ -247,10 +301,14 @@ def test_large_clients_count_more():
 
 
 def test_old_changes_fade():
-    """At first even clients move together, and odd ones; later the first half does. gamma says how long the old groups last."""
+    """At first even clients move together, and odd ones; later the first half does. gamma says
+    how long the old groups last.
+    """
     rng = np.random.default_rng(0)
     groups = [np.arange(8) % 2] * 50 + [np.arange(8) // 4] * 10
-    steps = np.array([rng.normal(size=2)[group] for group in groups]) + 0.1 * rng.normal(size=(60, 8))
+    steps = np.array([rng.normal(size=2)[group] for group in groups]) + 0.1 * rng.normal(
+        size=(60, 8)
+    )
     losses = 100 + np.vstack([np.zeros(8), np.cumsum(steps, axis=0)])
     for gamma, alike in ((1.0, 6), (0.5, 1)):  # whom client 0 resembles: 6 is even, 1 of its half
         *_, (_, _, memory) = drive(losses, warm_up=59, first_steps=300, gamma=gamma)
@@ -271,7 +329,15 @@ def test_warm_up_goes_on_while_nothing_is_known():
 def test_clients_that_are_away_are_neither_asked_nor_chosen_nor_filled_in():
     available = np.random.default_rng(0).random((10, 10)) < 0.6
     available[4] = False
-    played = drive(two_blocks(0, 10), two_blocks(1, 10), available=available, warm_up=5, every=2, first_steps=5, steps=2)
+    played = drive(
+        two_blocks(0, 10),
+        two_blocks(1, 10),
+        available=available,
+        warm_up=5,
+        every=2,
+        first_steps=5,
+        steps=2,
+    )
     for there, (asks, chosen, _) in zip(available, played, strict=True):
         assert all(there[ask.clients].all() for ask in asks)
         assert there[chosen].all()
@@ -287,7 +353,9 @@ def test_a_mean_of_zero_is_trained_in_every_warm_up_round():
     assert ["embedding" in memory for _, _, memory in played] == [False] * 4
 
 
-@pytest.mark.parametrize("option", [{"every": 0}, {"dimension": 0}, {"noise": 0.0}, {"gamma": 0.0}, {"gamma": 1.1}])
+@pytest.mark.parametrize(
+    "option", [{"every": 0}, {"dimension": 0}, {"noise": 0.0}, {"gamma": 0.0}, {"gamma": 1.1}]
+)
 def test_options_out_of_range_are_refused(option):
     with pytest.raises(RecipeError, match="out of range"):
         drive(np.ones((1, 3)), **option)
@@ -297,7 +365,9 @@ def test_options_out_of_range_are_refused(option):
 
 
 class Blocks(ScriptedRuntime):
-    """Losses of two blocks, one row a round; a throw-away round leads to the row of the next round but one."""
+    """Losses of two blocks, one row a round; a throw-away round leads to the row of the next
+    round but one.
+    """
 
     def __init__(self, losses):
         super().__init__(np.full((losses.shape[1], 2), 5))
@@ -309,10 +379,15 @@ class Blocks(ScriptedRuntime):
 
 
 def test_traffic_is_that_of_the_table():
-    """METHODS 9.1: warm-up K models down and K losses up; then m models; a throw-away round on top every Δt rounds."""
+    """METHODS 9.1: warm-up K models down and K losses up; then m models; a throw-away round on
+    top every Δt rounds.
+    """
     options = {"warm_up": 2, "every": 3, "first_steps": 5, "steps": 2}
     recipe = resolve(
-        {"selection": {"use": "fedskew.selection.fedcor:fedcor", **options}, "run": {"rounds": 6, "clients_per_round": 2}}
+        {
+            "selection": {"use": "fedskew.selection.fedcor:fedcor", **options},
+            "run": {"rounds": 6, "clients_per_round": 2},
+        }
     )
     setting = settle(method_of(recipe), Blocks(two_blocks(0, 9)), 0)
     records = [record for _, record in run(setting)][1:]

@@ -1,4 +1,6 @@
-"""FedLECC: Algorithm 1 against its own words, where losses come from, and what is done without them."""
+"""FedLECC: Algorithm 1 against its own words, where losses come from, and what is done without
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,24 @@ from fedskew.types import AskLoss, needs_of
 
 def literal(labels, loss, available, m, J, overflow):
     """METHODS 4.6, line by line, on lists."""
-    clusters = {c: [i for i in range(len(labels)) if labels[i] == c and available[i]] for c in sorted(set(labels) - {-1})}
+    clusters = {
+        c: [i for i in range(len(labels)) if labels[i] == c and available[i]]
+        for c in sorted(set(labels) - {-1})
+    }
     clusters = {c: sorted(ids, key=lambda i: (-loss[i], i)) for c, ids in clusters.items() if ids}
     total = sum(len(ids) for ids in clusters.values())
     m, J = min(m, total), min(J, len(clusters))
     if m == 0:
         return []
-    ranked = sorted(clusters, key=lambda c: (-round(sum(loss[i] for i in clusters[c]) / len(clusters[c]), 12), c))
-    quota = [m // J + (j < m % J) for j in range(J)] if overflow == "balanced" else [math.ceil(m / J)] * J
+    ranked = sorted(
+        clusters,
+        key=lambda c: (-round(sum(loss[i] for i in clusters[c]) / len(clusters[c]), 12), c),
+    )
+    quota = (
+        [m // J + (j < m % J) for j in range(J)]
+        if overflow == "balanced"
+        else [math.ceil(m / J)] * J
+    )
     chosen = []
     for c, z in zip(ranked, quota, strict=False):
         chosen += clusters[c][:z]
@@ -40,7 +52,9 @@ def literal(labels, loss, available, m, J, overflow):
 def test_algorithm_1_equals_its_words(data):
     K = data.draw(st.integers(1, 14))
     labels = data.draw(st.lists(st.integers(0, 4), min_size=K, max_size=K))
-    loss = data.draw(st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.7, 1.3, 2.9]), min_size=K, max_size=K))
+    loss = data.draw(
+        st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.7, 1.3, 2.9]), min_size=K, max_size=K)
+    )
     available = data.draw(st.lists(st.booleans(), min_size=K, max_size=K))
     m, J = data.draw(st.integers(1, 16)), data.draw(st.integers(1, 7))
     overflow = data.draw(st.sampled_from(["balanced", "truncate"]))
@@ -49,7 +63,14 @@ def test_algorithm_1_equals_its_words(data):
     assert play(fedlecc, view, top_clusters=J, overflow=overflow) == expected
     exact = {"loss_source": "exact", "fresh": loss}
     assert (
-        play(fedlecc, view_of(m=m, labels=labels, available=available), top_clusters=J, overflow=overflow, **exact) == expected
+        play(
+            fedlecc,
+            view_of(m=m, labels=labels, available=available),
+            top_clusters=J,
+            overflow=overflow,
+            **exact,
+        )
+        == expected
     )
 
 
@@ -64,7 +85,10 @@ def test_places_when_J_does_not_divide_m():
         (5, "balanced", [2] * 5),
         (5, "truncate", [2] * 5),
     ]:
-        assert np.bincount(labels[play(fedlecc, view, top_clusters=J, overflow=overflow)]).tolist() == places
+        assert (
+            np.bincount(labels[play(fedlecc, view, top_clusters=J, overflow=overflow)]).tolist()
+            == places
+        )
 
 
 def test_more_top_clusters_than_places_or_clusters():
@@ -75,7 +99,8 @@ def test_more_top_clusters_than_places_or_clusters():
 
 
 @pytest.mark.parametrize(
-    ("round", "said"), [(1, ["selection.top_clusters: 9, but there are 2 clusters. All of them count."]), (2, [])]
+    ("round", "said"),
+    [(1, ["selection.top_clusters: 9, but there are 2 clusters. All of them count."]), (2, [])],
 )
 def test_more_top_clusters_than_there_are_is_said_once(round, said, caplog):
     fedlecc(view_of(labels=[0, 0, 1, 1], round=round), np.random.default_rng(0), top_clusters=9)
@@ -86,23 +111,31 @@ def test_what_is_left_of_the_top_clusters_fills_up_cluster_by_cluster():
     labels = np.array([0, 1, 1, 1, 1, 2, 2, 2, 2])
     loss = np.array([9.0, 8, 1, 1, 1, 2.5, 2.4, 2.3, 2.2])  # means 9, 2.75, 2.35
     view = view_of(m=8, labels=labels, loss=loss)
-    # places 3, 3, 2; cluster 0 is short by two: the rest of cluster 1 first, although client 7 has a larger loss
+    # places 3, 3, 2; cluster 0 is short by two: the rest of cluster 1 first, although client 7 has
+    # a larger loss
     assert play(fedlecc, view, top_clusters=3) == [0, 1, 2, 3, 5, 6, 4, 7]
 
 
 def test_equal_means_tie_although_their_sums_round_differently():
-    assert play(fedlecc, view_of(m=1, labels=[0, 1, 1, 1], loss=np.full(4, 0.1)), top_clusters=1) == [0]
+    assert play(
+        fedlecc, view_of(m=1, labels=[0, 1, 1, 1], loss=np.full(4, 0.1)), top_clusters=1
+    ) == [0]
 
 
 @given(st.permutations(range(9)))
 def test_renaming_clients_renames_the_answer(rename):
-    labels, loss = np.array([0, 0, 0, 1, 1, 2, 2, 2, 2]), np.array([3.1, 2.2, 1.3, 5.4, 4.5, 0.1, 6.2, 0.3, 0.4])
+    labels, loss = (
+        np.array([0, 0, 0, 1, 1, 2, 2, 2, 2]),
+        np.array([3.1, 2.2, 1.3, 5.4, 4.5, 0.1, 6.2, 0.3, 0.4]),
+    )
     rename = np.array(rename)
     renamed_labels, renamed_loss = np.empty(9, int), np.empty(9)
     renamed_labels[rename], renamed_loss[rename] = labels, loss
     for J in (1, 2, 3):
         before = play(fedlecc, view_of(m=5, labels=labels, loss=loss), top_clusters=J)
-        after = play(fedlecc, view_of(m=5, labels=renamed_labels, loss=renamed_loss), top_clusters=J)
+        after = play(
+            fedlecc, view_of(m=5, labels=renamed_labels, loss=renamed_loss), top_clusters=J
+        )
         assert after == rename[before].tolist()
 
 
@@ -116,16 +149,29 @@ def test_exact_asks_everyone_there_every_round_and_believes_fresh_losses_only():
     stale = np.array([9.0, 9, 9, 0, 0, 0, 0, 0, 0])
     fresh = np.array([0.0, 0, 0, 1, 3, 2, 0, 0, 0])
     view = view_of(m=2, labels=LABELS, loss=stale, available=there)
-    assert play(fedlecc, view, fresh=fresh, asked=asked, loss_source="exact", top_clusters=1) == [4, 5]
+    assert play(fedlecc, view, fresh=fresh, asked=asked, loss_source="exact", top_clusters=1) == [
+        4,
+        5,
+    ]
     assert [ask.clients.tolist() for ask in asked] == [list(range(8))]
     assert asked[0].max_examples == 0
 
 
 def test_a_client_that_fails_to_answer_is_left_out_of_the_mean_and_of_the_choice():
     fresh = np.array([NAN, 1, 1, 2, 2, 2, 0, 0, 0.0])
-    view = view_of(m=6, labels=LABELS, loss=np.where(np.isnan(fresh), 50.0, NAN))  # an old value must not help it
-    assert play(fedlecc, view, fresh=fresh, loss_source="exact", top_clusters=2) == [3, 4, 5, 1, 2, 6]
-    everyone = play(fedlecc, view_of(m=9, labels=LABELS), fresh=fresh, loss_source="exact", top_clusters=2)
+    # an old value must not help it
+    view = view_of(m=6, labels=LABELS, loss=np.where(np.isnan(fresh), 50.0, NAN))
+    assert play(fedlecc, view, fresh=fresh, loss_source="exact", top_clusters=2) == [
+        3,
+        4,
+        5,
+        1,
+        2,
+        6,
+    ]
+    everyone = play(
+        fedlecc, view_of(m=9, labels=LABELS), fresh=fresh, loss_source="exact", top_clusters=2
+    )
     assert everyone[-1] == 0  # rather than an empty place
     assert len(everyone) == 9
 
@@ -144,7 +190,18 @@ def test_subset_asks_a_few_and_keeps_old_losses_for_the_rest():
     lifted = int(asked[0].clients[0])
     assert len(asked[0].clients) == 1
     assert chosen[0] == lifted
-    assert len(play(fedlecc, view_of(m=3, labels=LABELS), fresh=stale, loss_source="subset", subset_size=99)) == 3
+    assert (
+        len(
+            play(
+                fedlecc,
+                view_of(m=3, labels=LABELS),
+                fresh=stale,
+                loss_source="subset",
+                subset_size=99,
+            )
+        )
+        == 3
+    )
 
 
 @pytest.mark.parametrize("source", ["piggyback", "post"])
@@ -180,7 +237,16 @@ def test_first_round_may_ask_everyone_once():
 
 
 def test_everyone_fails_to_answer():
-    assert len(set(play(fedlecc, view_of(m=4, labels=LABELS), fresh=np.full(9, NAN), loss_source="exact"))) == 4
+    assert (
+        len(
+            set(
+                play(
+                    fedlecc, view_of(m=4, labels=LABELS), fresh=np.full(9, NAN), loss_source="exact"
+                )
+            )
+        )
+        == 4
+    )
 
 
 # ---------------------------------------------------------------- clients that never reported
@@ -188,7 +254,14 @@ def test_everyone_fails_to_answer():
 
 def test_never_seen_clients_count_with_their_cluster():
     loss = np.array([4.0, NAN, 2.0, 3.5, NAN, NAN, 1, 1, 1])  # means 3, 3.5, 1
-    assert play(fedlecc, view_of(m=6, labels=LABELS, loss=loss), top_clusters=2) == [3, 4, 5, 0, 1, 2]
+    assert play(fedlecc, view_of(m=6, labels=LABELS, loss=loss), top_clusters=2) == [
+        3,
+        4,
+        5,
+        0,
+        1,
+        2,
+    ]
 
 
 def test_a_cluster_nobody_reported_from_comes_first():
@@ -200,13 +273,20 @@ def test_explore_takes_the_never_seen_first_and_worse_clusters_before_better_one
     loss = np.array([4.0, NAN, 2.0, NAN, 3.5, NAN, 9, 9, 9])
     view = view_of(m=4, labels=LABELS, loss=loss)
     assert play(fedlecc, view, top_clusters=2, unseen="explore") == [3, 5, 1, 0]
-    assert play(fedlecc, view, top_clusters=2) == [6, 7, 3, 4]  # 3 counts with its cluster, as much as 4: the lower id
+    # 3 counts with its cluster, as much as 4: the lower id
+    assert play(fedlecc, view, top_clusters=2) == [6, 7, 3, 4]
 
 
 def test_every_client_is_explored_in_K_over_m_rounds():
     loss, seen = np.full(9, NAN), []
     for t in range(3):
-        chosen = play(fedlecc, view_of(m=3, labels=LABELS, loss=loss, round=t + 1), t, top_clusters=3, unseen="explore")
+        chosen = play(
+            fedlecc,
+            view_of(m=3, labels=LABELS, loss=loss, round=t + 1),
+            t,
+            top_clusters=3,
+            unseen="explore",
+        )
         loss[chosen] = 1.0
         seen += chosen
     assert sorted(seen) == list(range(9))
@@ -229,7 +309,9 @@ LOSS = np.array([0.1, 0.2, 0.3, 5, 6, 7, 1, 2, 3.0])
 
 def test_random_clusters_with_top_losses():
     view = view_of(m=2, labels=LABELS, loss=LOSS)
-    seen = {tuple(play(fedlecc, view, s, top_clusters=1, rank_clusters="random")) for s in range(60)}
+    seen = {
+        tuple(play(fedlecc, view, s, top_clusters=1, rank_clusters="random")) for s in range(60)
+    }
     assert seen == {(2, 1), (5, 4), (8, 7)}
 
 
@@ -241,7 +323,12 @@ def test_top_clusters_with_random_clients():
 
 def test_clusters_only_asks_for_no_losses():
     view, asked = view_of(m=3, labels=LABELS, loss=LOSS), []
-    options = {"rank_clusters": "random", "rank_clients": "random", "loss_source": "exact", "top_clusters": 3}
+    options = {
+        "rank_clusters": "random",
+        "rank_clients": "random",
+        "loss_source": "exact",
+        "top_clusters": 3,
+    }
     for seed in range(20):
         assert sorted(LABELS[play(fedlecc, view, seed, asked=asked, **options)]) == [0, 1, 2]
     assert asked == []

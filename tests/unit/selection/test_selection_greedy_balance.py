@@ -15,20 +15,33 @@ def view_of(rows, m, *, sizes=None, round=1, times=None):
     sizes = np.full(clients, 10) if sizes is None else np.asarray(sizes)
     times = np.zeros(clients) if times is None else times
     everyone, unknown = np.ones(clients, bool), np.full(clients, np.nan)
-    return View(round, m, Population(sizes), everyone, unknown, times, times, signal=Signal(rows, sizes, "estimated"))
+    return View(
+        round,
+        m,
+        Population(sizes),
+        everyone,
+        unknown,
+        times,
+        times,
+        signal=Signal(rows, sizes, "estimated"),
+    )
 
 
 def test_use_does_not_matter():
     rows = np.random.default_rng(0).dirichlet(np.full(5, 0.3), 12)
     first = greedy_balance(view_of(rows, 4), np.random.default_rng(0))
     for round in range(2, 12):
-        view = view_of(rows, 4, round=round, times=np.where(np.isin(np.arange(12), first), round - 1, 0))
+        view = view_of(
+            rows, 4, round=round, times=np.where(np.isin(np.arange(12), first), round - 1, 0)
+        )
         assert greedy_balance(view, np.random.default_rng(round)).tolist() == first.tolist()
 
 
 def test_perfect_sets_take_turns_at_random():
     view = view_of(np.eye(2)[[0, 0, 1]], 2)
-    drawn = {tuple(greedy_balance(view, np.random.default_rng(seed)).tolist()) for seed in range(30)}
+    drawn = {
+        tuple(greedy_balance(view, np.random.default_rng(seed)).tolist()) for seed in range(30)
+    }
     assert drawn == {(0, 2), (1, 2)}
 
 
@@ -51,7 +64,9 @@ def test_weights_and_target():
 
 def test_it_needs_a_signal():
     view = view_of(np.eye(3), 2)
-    bare = View(1, 2, view.population, view.available, view.loss, view.times_selected, view.last_selected)
+    bare = View(
+        1, 2, view.population, view.available, view.loss, view.times_selected, view.last_selected
+    )
     with pytest.raises(RunError, match="selection greedy_balance: needs label proportions"):
         greedy_balance(bare, np.random.default_rng(0))
     assert needs_of(greedy_balance) == {"signal"}

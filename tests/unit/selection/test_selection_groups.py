@@ -36,12 +36,17 @@ def test_nobody_to_group():
     assert group(np.array([0]), np.array([-1])).sizes.tolist() == []
 
 
-@given(st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.5, float("inf"), float("-inf")]), max_size=25), st.integers(-1, 30))
+@given(
+    st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.5, float("inf"), float("-inf")]), max_size=25),
+    st.integers(-1, 30),
+)
 def test_highest_is_a_stable_sort_cut_off(values, count):
     wanted = sorted(range(len(values)), key=lambda i: (-values[i], i))[: max(0, count)]
     assert highest(np.array(values), count).tolist() == wanted
 
 
 def test_without_clusters_the_remedy_is_named():
-    with pytest.raises(RunError, match=r"selection fedlecc: there is no clustering. Add \[signal\]"):
+    with pytest.raises(
+        RunError, match=r"selection fedlecc: there is no clustering. Add \[signal\]"
+    ):
         labels_of(view_of(3), "fedlecc")

@@ -12,7 +12,11 @@ from fedskew.selection.haccs import haccs, weights
 from fedskew.types import needs_of
 
 # cluster 0 = {0, 1}, mean latency 2, mean loss 3; cluster 1 = {2}, 4 and 1
-SMALL = {"labels": np.array([0, 0, 1]), "latency": np.array([3.0, 1.0, 4.0]), "loss": np.array([2.0, 4.0, 1.0])}
+SMALL = {
+    "labels": np.array([0, 0, 1]),
+    "latency": np.array([3.0, 1.0, 4.0]),
+    "loss": np.array([2.0, 4.0, 1.0]),
+}
 
 
 def theta(rho, loss=SMALL["loss"]):
@@ -33,7 +37,8 @@ def test_a_cluster_without_members_there_has_no_weight_and_no_say():
 
 @pytest.mark.parametrize(
     ("variant", "chance"),
-    [("paper", 0.625 / 0.75), ("official", (0.25 + 0.5 * 10 / 11) / (0.25 + 0.5))],  # squares: means 10 and 1
+    # squares: means 10 and 1
+    [("paper", 0.625 / 0.75), ("official", (0.25 + 0.5 * 10 / 11) / (0.25 + 0.5))],
 )
 def test_clusters_are_drawn_in_proportion_and_send_their_fastest(variant, chance):
     share = often(haccs, view_of(m=1, **SMALL), 1000, variant=variant)
@@ -45,7 +50,8 @@ def test_clusters_are_drawn_in_proportion_and_send_their_fastest(variant, chance
 def test_official_gives_whole_shares_before_it_draws():
     labels = np.repeat([0, 1], 5)
     view = view_of(m=4, labels=labels, latency=np.arange(10.0), loss=np.repeat([3.0, 1.0], 5))
-    for seed in range(40):  # rho 0: squares 9 and 1, theta .9 and .1; 4 * .9 = 3.6, 4 * .1 = .4: three places are sure
+    # rho 0: squares 9 and 1, theta .9 and .1; 4 * .9 = 3.6, 4 * .1 = .4: three places are sure
+    for seed in range(40):
         assert play(haccs, view, seed, variant="official", rho=0.0)[:3] == [0, 1, 2]
     seen = {tuple(sorted(play(haccs, view, seed, rho=0.0))) for seed in range(200)}
     assert (0, 1, 5, 6) in seen  # the paper's draws promise nothing
@@ -55,7 +61,8 @@ def test_an_exact_share_is_not_lost_to_rounding():
     labels = np.repeat(np.arange(10), 7)
     view = view_of(m=70, labels=labels, latency=np.ones(70), loss=np.ones(70))
     chosen = play(haccs, view, variant="official", rho=0.0)
-    assert chosen == list(range(70))  # ten shares of exactly 7, cluster by cluster, nothing left to draw
+    # ten shares of exactly 7, cluster by cluster, nothing left to draw
+    assert chosen == list(range(70))
 
 
 def test_an_emptied_cluster_is_drawn_no_more():
@@ -71,9 +78,17 @@ def test_clients_without_experience_count_with_a_large_loss():
 
 
 def test_no_weight_at_all_means_clusters_alike():
-    share = often(haccs, view_of(m=1, labels=[0, 0, 1], latency=[2.0, 2.0, 2.0], loss=[1.0, 1.0, 1.0]), 1000, rho=1.0)
+    share = often(
+        haccs,
+        view_of(m=1, labels=[0, 0, 1], latency=[2.0, 2.0, 2.0], loss=[1.0, 1.0, 1.0]),
+        1000,
+        rho=1.0,
+    )
     assert share[0] == pytest.approx(0.5, abs=0.08)
-    assert play(haccs, view_of(m=2, labels=[0, 1], latency=[0.0, 0.0], loss=[0.0, 0.0])) in ([0, 1], [1, 0])
+    assert play(haccs, view_of(m=2, labels=[0, 1], latency=[0.0, 0.0], loss=[0.0, 0.0])) in (
+        [0, 1],
+        [1, 0],
+    )
 
 
 def test_clients_in_no_cluster_fill_up_fastest_first():

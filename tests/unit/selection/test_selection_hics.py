@@ -1,4 +1,6 @@
-"""HiCS-FL: entropy and distance against scipy, everybody once, then clusters by entropy and members by size."""
+"""HiCS-FL: entropy and distance against scipy, everybody once, then clusters by entropy and
+members by size.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from scipy.special import softmax
 from scipy.stats import entropy
 
 from fedskew.errors import RecipeError, RunError
-from fedskew.selection.hics import cluster, distances_of, draw, entropy_of, fill_unknown, hics, learn, step
+from fedskew.selection.hics import (
+    cluster,
+    distances_of,
+    draw,
+    entropy_of,
+    fill_unknown,
+    hics,
+    learn,
+    step,
+)
 from fedskew.types import Feedback, Population, View
 
 
@@ -25,12 +36,16 @@ def feedback_of(clients, bias, *, width=3, with_bias=True):
     n, classes = bias.shape
     weights = np.full((n, classes * width), 7.0)
     delta = np.hstack([weights, bias]) if with_bias else weights
-    return Feedback(1, clients, np.ones(n), np.ones(n), np.ones(n), np.ones(n), delta, (classes, width))
+    return Feedback(
+        1, clients, np.ones(n), np.ones(n), np.ones(n), np.ones(n), delta, (classes, width)
+    )
 
 
 def test_entropy_is_the_one_of_scipy():
     updates = np.random.default_rng(0).normal(size=(7, 5))
-    assert entropy_of(updates, 0.3) == pytest.approx(entropy(softmax(updates / 0.3, axis=1), axis=1))
+    assert entropy_of(updates, 0.3) == pytest.approx(
+        entropy(softmax(updates / 0.3, axis=1), axis=1)
+    )
     assert entropy_of(np.array([[1e6, -1e6]]), 1e-3) == pytest.approx([0.0])
 
 
@@ -52,8 +67,15 @@ def test_angles_at_the_ends():
 
 
 def test_balanced_clients_are_told_from_skewed_ones():
-    """Eq 6: the bias moves with p - 1/C. Large lambda puts balanced clients into one cluster, however they point."""
-    shares = np.vstack([np.eye(4), np.full((4, 4), 0.25) + np.random.default_rng(0).normal(scale=0.01, size=(4, 4))])
+    """Eq 6: the bias moves with p - 1/C. Large lambda puts balanced clients into one cluster,
+    however they point.
+    """
+    shares = np.vstack(
+        [
+            np.eye(4),
+            np.full((4, 4), 0.25) + np.random.default_rng(0).normal(scale=0.01, size=(4, 4)),
+        ]
+    )
     updates = 0.1 * (shares - 0.25)
     labels = cluster(updates, entropy_of(updates, 0.01), 10.0, 2, "ward")
     assert len(set(labels[:4])) == len(set(labels[4:])) == 1
@@ -64,8 +86,12 @@ def test_everybody_is_drawn_once_before_anything_else():
     memory, times, seen = {}, np.zeros(11), []
     rng = np.random.default_rng(0)
     for round in range(1, 5):
-        ids, memory = hics.step(memory, view_of(11, 3, round=round, times=times.copy()), np.random.default_rng(round))
-        memory = hics.learn(memory, feedback_of(ids, rng.normal(size=(len(ids), 4))), temperature=0.1)
+        ids, memory = hics.step(
+            memory, view_of(11, 3, round=round, times=times.copy()), np.random.default_rng(round)
+        )
+        memory = hics.learn(
+            memory, feedback_of(ids, rng.normal(size=(len(ids), 4))), temperature=0.1
+        )
         times[ids] += 1
         seen += ids.tolist()
     assert sorted(seen[:11]) == list(range(11))
@@ -106,12 +132,17 @@ def test_an_empty_cluster_is_not_drawn_again():
 def test_balanced_clients_are_chosen_more_often_until_gamma_cools():
     """Fails if the rule becomes uniform: 4 balanced among 20 clients, of which 4 are drawn."""
     rng = np.random.default_rng(0)
-    shares = np.vstack([np.full((4, 5), 0.2), np.eye(5)[rng.integers(5, size=16)]]) + rng.normal(scale=0.01, size=(20, 5))
+    shares = np.vstack([np.full((4, 5), 0.2), np.eye(5)[rng.integers(5, size=16)]]) + rng.normal(
+        scale=0.01, size=(20, 5)
+    )
     memory = {"seen": np.ones(20, bool), "bias": 0.1 * (shares - 0.2)}
 
     def share_of_balanced(**options):
         view = view_of(20, 4, round=50, times=np.ones(20))
-        drawn = [step(memory, view, np.random.default_rng(s), temperature=0.01, **options)[0] for s in range(150)]
+        drawn = [
+            step(memory, view, np.random.default_rng(s), temperature=0.01, **options)[0]
+            for s in range(150)
+        ]
         return np.mean(np.stack(drawn) < 4)
 
     assert share_of_balanced() > 0.8
@@ -124,14 +155,24 @@ def test_a_client_that_never_answered_is_neither_lost_nor_favoured():
     seen = np.arange(8) > 0
     memory = {"seen": seen, "bias": np.where(seen[:, None], rng.normal(size=(8, 4)), 0.0)}
     view = view_of(8, 2, round=9, times=np.ones(8))
-    often = np.bincount(np.concatenate([step(memory, view, np.random.default_rng(s), temperature=1.0)[0] for s in range(400)]))
+    often = np.bincount(
+        np.concatenate(
+            [step(memory, view, np.random.default_rng(s), temperature=1.0)[0] for s in range(400)]
+        )
+    )
     assert 10 < often[0] < 250
-    assert fill_unknown(np.array([9.0, 1.0, 3.0]), np.array([False, True, True])).tolist() == [2.0, 1.0, 3.0]
+    assert fill_unknown(np.array([9.0, 1.0, 3.0]), np.array([False, True, True])).tolist() == [
+        2.0,
+        1.0,
+        3.0,
+    ]
 
 
 def test_one_client_and_no_more():
     memory = {"seen": np.ones(1, bool), "bias": np.ones((1, 3))}
-    assert step(memory, view_of(1, 5, times=np.ones(1)), np.random.default_rng(0))[0].tolist() == [0]
+    assert step(memory, view_of(1, 5, times=np.ones(1)), np.random.default_rng(0))[0].tolist() == [
+        0
+    ]
 
 
 def test_temperature_must_be_positive():

@@ -19,7 +19,8 @@ def test_one_of_each_cluster_whatever_the_budget():
 
 def test_members_of_a_cluster_have_the_same_chance():
     share = often(one_per_cluster, view_of(labels=LABELS), 3000)
-    expected = np.array([1 / 3, 1 / 2, 1 / 3, 1, 1 / 2, 1 / 3])  # uniform selection of 3 out of 6: 1/2 each
+    # uniform selection of 3 out of 6: 1/2 each
+    expected = np.array([1 / 3, 1 / 2, 1 / 3, 1, 1 / 2, 1 / 3])
     assert np.abs(share - expected).max() < 4.5 * np.sqrt(0.25 / 3000)
 
 
@@ -41,13 +42,18 @@ def test_budget_above_it_goes_on_with_a_second_pass():
         chosen = play(one_per_cluster, view_of(labels=LABELS, m=5), seed, number="budget")
         assert sorted(LABELS[chosen[:3]]) == [0, 1, 2]
         assert sorted(LABELS[chosen[3:]]) == [0, 1]
-    assert sorted(play(one_per_cluster, view_of(labels=LABELS, m=50), number="budget")) == list(range(6))
+    assert sorted(play(one_per_cluster, view_of(labels=LABELS, m=50), number="budget")) == list(
+        range(6)
+    )
 
 
 def test_clients_in_no_cluster_fill_empty_places_only():
     labels = np.array([-1, 0, 0, -1])
     assert often(one_per_cluster, view_of(labels=labels), 30)[[0, 3]].sum() == 0
-    assert play(one_per_cluster, view_of(labels=labels, m=3), number="budget")[:2] in ([1, 2], [2, 1])
+    assert play(one_per_cluster, view_of(labels=labels, m=3), number="budget")[:2] in (
+        [1, 2],
+        [2, 1],
+    )
     assert len(play(one_per_cluster, view_of(labels=labels, available=[1, 0, 0, 1]))) == 1
 
 
@@ -73,7 +79,8 @@ def test_memory_given_is_left_alone_and_clusters_need_none():
 def test_more_kinds_of_clients_take_part_than_under_uniform_selection():
     labels = np.repeat(np.arange(10), [91] + [1] * 9)
     chosen = play(one_per_cluster, view_of(labels=labels))
-    assert len(set(labels[chosen])) == 10  # 10 uniform clients out of these 100 meet 1.8 clusters on average
+    # 10 uniform clients out of these 100 meet 1.8 clusters on average
+    assert len(set(labels[chosen])) == 10
 
 
 def test_edges():

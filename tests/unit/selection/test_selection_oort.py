@@ -1,4 +1,6 @@
-"""Oort: scores by hand, exploration and exploitation in their shares, the pacer, and clients that try to be asked for ever."""
+"""Oort: scores by hand, exploration and exploitation in their shares, the pacer, and clients
+that try to be asked for ever.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def view_of(clients, m, *, round=1, last=None, latency=None, available=None, siz
     return View(
         round=round,
         budget=m,
-        population=Population(np.full(clients, 10) if sizes is None else sizes, latency_seconds=latency),
+        population=Population(
+            np.full(clients, 10) if sizes is None else sizes, latency_seconds=latency
+        ),
         available=np.ones(clients, bool) if available is None else available,
         loss=np.full(clients, np.nan),
         times_selected=(last > 0).astype(int),
@@ -56,7 +60,9 @@ def simulate(rounds, clients, m, loss_of, *, seed=0, latency=None, seconds=None,
         )
         ids, memory = oort.step(memory, view, np.random.default_rng([seed, round]), **options)
         took = None if seconds is None else seconds[ids]
-        memory = oort.learn(memory, feedback_of(round, ids, [loss_of(k) for k in ids], took), **options)
+        memory = oort.learn(
+            memory, feedback_of(round, ids, [loss_of(k) for k in ids], took), **options
+        )
         last, times = last.copy(), times.copy()
         last[ids], times[ids] = round, times[ids] + 1
         chosen.append(ids)
@@ -70,7 +76,9 @@ def test_score_is_clipped_scaled_utility_plus_the_bonus_for_old_figures():
     """Utilities 10, 20, 30: P90 = 28, so (0, 10, 18) / 20; round 5, last trained in 4, 2 and 1."""
     view = view_of(4, 1, round=5, last=[4, 2, 1, 0])
     found = _scores(np.array([10.0, 20.0, 30.0, np.nan]), view, np.array([0, 1, 2]), 90, 0.1)
-    assert found == pytest.approx(np.array([0, 0.5, 0.9]) + np.sqrt(0.1 * np.log(5) / np.array([4, 2, 1])))
+    assert found == pytest.approx(
+        np.array([0, 0.5, 0.9]) + np.sqrt(0.1 * np.log(5) / np.array([4, 2, 1]))
+    )
 
 
 def test_a_client_without_a_usable_loss_has_the_lowest_utility():
@@ -100,9 +108,13 @@ def test_draws_follow_the_weights():
 
 def test_exploitation_admits_by_the_cut_off_score():
     score = np.array([1.0, 0.9, 0.5, 0.04, 0.01])
-    drawn = {int(i) for seed in range(200) for i in _exploit(score, 2, 0.05, np.random.default_rng(seed))}
+    drawn = {
+        int(i) for seed in range(200) for i in _exploit(score, 2, 0.05, np.random.default_rng(seed))
+    }
     assert drawn == {0, 1, 2}  # the cut-off is the second best, 0.9; 5 % of it is 0.045
-    strict = {int(i) for seed in range(50) for i in _exploit(score, 2, 1.0, np.random.default_rng(seed))}
+    strict = {
+        int(i) for seed in range(50) for i in _exploit(score, 2, 1.0, np.random.default_rng(seed))
+    }
     assert strict == {0, 1}
 
 
@@ -126,7 +138,9 @@ def test_the_budget_is_filled_from_the_other_side_when_one_runs_dry(tried, explo
 def test_new_clients_are_drawn_by_size_and_speed():
     sizes, latency = np.array([100, 100, 10, 10]), np.array([1.0, 10.0, 1.0, 10.0])
     view = view_of(4, 1, sizes=sizes, latency=latency)
-    first = np.array([oort.step({}, view, np.random.default_rng(seed))[0][0] for seed in range(600)])
+    first = np.array(
+        [oort.step({}, view, np.random.default_rng(seed))[0][0] for seed in range(600)]
+    )
     counts = np.bincount(first, minlength=4)
     assert counts[0] > 4 * counts[2] > 0
     assert counts[0] > 20 * counts[1]
@@ -146,10 +160,17 @@ def test_it_learns_utility_and_seconds():
 
 def pacer(gains, start=30.0):
     """The percentile after rounds in which the one exploited client had these utilities."""
-    memory = {"utility": np.full(2, np.nan), "seconds": np.full(2, np.nan), "gained": np.empty(0), "percentile": start}
+    memory = {
+        "utility": np.full(2, np.nan),
+        "seconds": np.full(2, np.nan),
+        "gained": np.empty(0),
+        "percentile": start,
+    }
     for round, gain in enumerate(gains, start=1):
         given = memory | {"exploited": np.array([0])}
-        memory = oort.learn(given, feedback_of(round, [0, 1], [gain / 10, 9.0]), pacer_rounds=3, pacer_percent=5.0)
+        memory = oort.learn(
+            given, feedback_of(round, [0, 1], [gain / 10, 9.0]), pacer_rounds=3, pacer_percent=5.0
+        )
     return memory["percentile"]
 
 
@@ -180,7 +201,9 @@ def test_durations_come_from_latencies_or_from_the_clock():
         (slow[::-1], slow, "measured", True),
         (slow, slow, "ignored", False),
     ]:
-        chosen, _ = simulate(60, 20, 5, lambda k: 1.0, latency=latency, seconds=seconds, duration=choice, **options)
+        chosen, _ = simulate(
+            60, 20, 5, lambda k: 1.0, latency=latency, seconds=seconds, duration=choice, **options
+        )
         assert ((chosen[20:] >= 10).mean() < 0.1) == avoided, (choice, avoided)
 
 
@@ -188,7 +211,9 @@ def test_durations_come_from_latencies_or_from_the_clock():
 
 
 def test_clients_of_high_loss_train_more_often():
-    """Losses 0.02 to 2 and nobody slow; uniform selection would give a mean of 1.01 with a standard deviation of 0.03."""
+    """Losses 0.02 to 2 and nobody slow; uniform selection would give a mean of 1.01 with a
+    standard deviation of 0.03.
+    """
     chosen, _ = simulate(80, 100, 10, lambda k: (k + 1) / 50, cut_off=0.95, seed=1)
     assert ((chosen[40:] + 1) / 50).mean() > 1.2
     gentle, _ = simulate(80, 100, 10, lambda k: (k + 1) / 50, seed=1)
@@ -207,7 +232,9 @@ def test_a_client_without_usable_losses_is_not_asked_for_ever(lie):
     assert (chosen[100:] == 7).any(axis=1).mean() < 0.25
 
 
-@pytest.mark.parametrize("option", [{"epsilon": 1.5}, {"epsilon_floor": -0.1}, {"cut_off": 2.0}, {"pacer_rounds": 0}])
+@pytest.mark.parametrize(
+    "option", [{"epsilon": 1.5}, {"epsilon_floor": -0.1}, {"cut_off": 2.0}, {"pacer_rounds": 0}]
+)
 def test_options_out_of_range_are_refused(option):
     with pytest.raises(RecipeError, match=next(iter(option))):
         oort.step({}, view_of(3, 1), np.random.default_rng(0), **option)
@@ -217,7 +244,12 @@ def test_it_plays_in_the_loop_and_its_losses_are_charged():
     def script(client, round, model):
         return Reply(model, 0.5 + client / 10, 1.0, 1, 10)
 
-    recipe = resolve({"selection": {"use": "fedskew.selection.oort:oort"}, "run": {"rounds": 8, "clients_per_round": 3}})
+    recipe = resolve(
+        {
+            "selection": {"use": "fedskew.selection.oort:oort"},
+            "run": {"rounds": 8, "clients_per_round": 3},
+        }
+    )
     setting = settle(method_of(recipe), ScriptedRuntime(np.full((9, 2), 5), script=script), 0)
     *_, (state, record) = run(setting)
     memory = state.memory["selection"]

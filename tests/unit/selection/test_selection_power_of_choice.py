@@ -35,7 +35,9 @@ def test_two_m_candidates_by_default():
 
 def test_batch_asks_for_a_few_examples_only():
     asked = []
-    play(power_of_choice, view_of(9, 2), fresh=np.zeros(9), asked=asked, loss_source="batch", batch=7)
+    play(
+        power_of_choice, view_of(9, 2), fresh=np.zeros(9), asked=asked, loss_source="batch", batch=7
+    )
     assert asked[0].max_examples == 7
 
 
@@ -61,8 +63,14 @@ def test_fewer_candidates_than_places_are_refused():
 
 def test_more_candidates_than_clients_means_everyone_there():
     there = np.array([True, False, True, True])
-    assert draw_candidates(view_of(available=there), np.random.default_rng(0), 99, by_size=True).tolist() == [0, 2, 3]
-    assert play(power_of_choice, view_of(available=there, m=9), fresh=[1, 9, 3, 2], d=99) == [2, 3, 0]
+    assert draw_candidates(
+        view_of(available=there), np.random.default_rng(0), 99, by_size=True
+    ).tolist() == [0, 2, 3]
+    assert play(power_of_choice, view_of(available=there, m=9), fresh=[1, 9, 3, 2], d=99) == [
+        2,
+        3,
+        0,
+    ]
 
 
 def test_nobody_there():
@@ -70,7 +78,9 @@ def test_nobody_there():
 
 
 def sequential_inclusion(weights, d):
-    """Probability of each client to be among d drawn one after another in proportion to weight, without replacement."""
+    """Probability of each client to be among d drawn one after another in proportion to weight,
+    without replacement.
+    """
     total = np.zeros(len(weights))
     for order in itertools.permutations(range(len(weights)), d):
         left, chance = float(sum(weights)), 1.0
@@ -94,7 +104,8 @@ def test_candidates_follow_their_size_and_uniform_ones_do_not():
 def test_chosen_clients_have_larger_losses_than_uniform_ones():
     fresh = np.linspace(0, 1, 20)
     share = often(power_of_choice, view_of(20, 3), 300, fresh=fresh, d=6)
-    # E[the 3 largest of 6 uniform] is near 5/7 of the range; uniform selection has mean 0.5, standard error 0.01 here
+    # E[the 3 largest of 6 uniform] is near 5/7 of the range; uniform selection has mean 0.5,
+    # standard error 0.01 here
     assert 0.65 < (share * fresh).sum() / 3 < 0.78
 
 

@@ -24,7 +24,11 @@ def test_psi_is_that_of_the_distance_stage_on_known_clients():
     known = sizes > 0
     rows = counts / np.maximum(sizes, 1)[:, None]
     ours = psi_of(Signal(rows, sizes, "disclosed"), eps=1e-5)
-    assert np.allclose(ours[known], psi_terms(rows[known], sizes[known].astype(float), eps=1e-5).sum(axis=1), atol=1e-14)
+    assert np.allclose(
+        ours[known],
+        psi_terms(rows[known], sizes[known].astype(float), eps=1e-5).sum(axis=1),
+        atol=1e-14,
+    )
     assert np.isinf(ours[7])
 
 
@@ -41,8 +45,18 @@ def test_the_cohort_is_half_of_the_clients_and_half_of_it_trains():
 
 
 def test_number_from_the_budget():
-    assert play(psi_pfl, view_of(counts=COUNTS, m=3), percentile=50, number="budget", fraction=0.01).__len__() == 3
-    assert play(psi_pfl, view_of(counts=COUNTS, m=30), percentile=50, number="budget") == [0, 1, 2, 3]
+    assert (
+        play(
+            psi_pfl, view_of(counts=COUNTS, m=3), percentile=50, number="budget", fraction=0.01
+        ).__len__()
+        == 3
+    )
+    assert play(psi_pfl, view_of(counts=COUNTS, m=30), percentile=50, number="budget") == [
+        0,
+        1,
+        2,
+        3,
+    ]
 
 
 def test_a_cohort_of_one_sends_one():
@@ -55,7 +69,9 @@ def test_the_cohort_does_not_depend_on_who_is_there():
 
 
 def test_nobody_of_the_cohort_there_means_the_most_typical_of_the_others():
-    assert play(psi_pfl, view_of(counts=COUNTS, available=[0, 0, 0, 0, 0, 1, 1, 1]), percentile=50) == [5]
+    assert play(
+        psi_pfl, view_of(counts=COUNTS, available=[0, 0, 0, 0, 0, 1, 1, 1]), percentile=50
+    ) == [5]
     assert play(psi_pfl, view_of(counts=COUNTS, available=np.zeros(8, bool))) == []
 
 

@@ -26,7 +26,12 @@ def test_ids_in_order_wrapping_around():
 
 def test_a_client_that_is_away_loses_its_turn_and_does_not_catch_up():
     away = np.array([True, True, False, True, True])
-    assert turns(lambda t: view_of(5, 2, available=away if t == 1 else None), 4) == [[0, 1], [3, 4], [0, 1], [2, 3]]
+    assert turns(lambda t: view_of(5, 2, available=away if t == 1 else None), 4) == [
+        [0, 1],
+        [3, 4],
+        [0, 1],
+        [2, 3],
+    ]
 
 
 def test_nobody_there_keeps_the_turn():
@@ -47,5 +52,6 @@ def test_over_a_run_counts_differ_by_one_at_most():
         clients_per_round=3,
     )
     *_, (state, _) = run(settle(method, ScriptedRuntime(np.full((8, 2), 3)), seed=0))
-    assert np.ptp(state.times_selected) == 1  # 21 places among 8 clients; uniform selection spreads wider
+    # 21 places among 8 clients; uniform selection spreads wider
+    assert np.ptp(state.times_selected) == 1
     assert state.memory["selection"] == {"next": 5}

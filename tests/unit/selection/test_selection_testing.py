@@ -40,15 +40,23 @@ def scribble_in_array(memory):
 def forgetful(memory, view, rng):
     """Hangs its answer on an object that no checkpoint knows."""
     seen = memory.get("seen", {})
-    return np.roll(np.flatnonzero(view.available), len(seen))[: view.budget], {"seen": {**seen, view.round: 1}}
+    return np.roll(np.flatnonzero(view.available), len(seen))[: view.budget], {
+        "seen": {**seen, view.round: 1}
+    }
 
 
 BROKEN = {
-    "twice": (lambda view, rng: np.repeat(first(view, rng), 2)[: view.budget], "chose a client twice"),
+    "twice": (
+        lambda view, rng: np.repeat(first(view, rng), 2)[: view.budget],
+        "chose a client twice",
+    ),
     "absent": (lambda view, rng: np.arange(min(view.budget, view.size)), "who are not available"),
     "nowhere": (lambda view, rng: first(view, rng) + view.size, "do not exist"),
     "negative": (lambda view, rng: first(view, rng) - 1, "do not exist"),
-    "too few": (lambda view, rng: first(view, rng)[:1], "chose 1 of 12 available clients with a budget of 4"),
+    "too few": (
+        lambda view, rng: first(view, rng)[:1],
+        "chose 1 of 12 available clients with a budget of 4",
+    ),
     "too many": (lambda view, rng: np.flatnonzero(view.available), "chose 12 of 12"),
     "floats": (lambda view, rng: first(view, rng).astype(float), "not int64"),
     "matrix": (lambda view, rng: first(view, rng)[None], "not a list of client ids"),
@@ -56,13 +64,25 @@ BROKEN = {
     "writes to the view": (lambda view, rng: view.loss.fill(0), "read-only"),
     "writes to its memory": (remembering(scribble), "changed the memory"),
     "writes to an array": (remembering(scribble_in_array), "read-only"),
-    "tuple in memory": (remembering(lambda memory: {"pair": (1, 2)}), "a checkpoint gives another memory back"),
+    "tuple in memory": (
+        remembering(lambda memory: {"pair": (1, 2)}),
+        "a checkpoint gives another memory back",
+    ),
     "numbers as names": (Stateful(forgetful), "names that are not strings"),
-    "asks for ever": (lambda view, rng: AskLoss(first(view, rng)), r"asked 9 questions|asked nobody"),
+    "asks for ever": (
+        lambda view, rng: AskLoss(first(view, rng)),
+        r"asked 9 questions|asked nobody",
+    ),
     "asks nobody": (lambda view, rng: AskTrial(np.empty(0, int)), "asked nobody"),
-    "asks the absent": (lambda view, rng: AskUpdates(np.arange(view.size)), "asked .* who are not available|questions"),
+    "asks the absent": (
+        lambda view, rng: AskUpdates(np.arange(view.size)),
+        "asked .* who are not available|questions",
+    ),
     "learn writes": (
-        Stateful(lambda memory, view, rng: (first(view, rng), {"a": 1}), learn=lambda memory, feedback: scribble(memory)),
+        Stateful(
+            lambda memory, view, rng: (first(view, rng), {"a": 1}),
+            learn=lambda memory, feedback: scribble(memory),
+        ),
         "learn changed the memory",
     ),
 }
@@ -80,7 +100,10 @@ def test_a_broken_rule_is_caught(name):
 
 
 def test_the_message_says_where():
-    with pytest.raises(AssertionError, match=r"<lambda> in World\(available='some'\), round 1: chose \[.*\] who are not"):
+    with pytest.raises(
+        AssertionError,
+        match=r"<lambda> in World\(available='some'\), round 1: chose \[.*\] who are not",
+    ):
         check_selection(BROKEN["absent"][0])
 
 
@@ -103,7 +126,9 @@ def test_a_rule_sees_only_what_it_needs_when_asked_so():
 
     @needs("clustering", "snr")
     def rule(view, rng):
-        seen.append((view.signal, view.clustering, view.population.snr, view.population.latency_seconds))
+        seen.append(
+            (view.signal, view.clustering, view.population.snr, view.population.latency_seconds)
+        )
         return first(view, rng)
 
     list(play(rule, World(everything=False, rounds=1)))
@@ -115,7 +140,11 @@ def test_questions_are_answered_for_the_clients_asked():
     answers = []
 
     def rule(view, rng):
-        asks = [AskLoss(first(view, rng)), AskUpdates(first(view, rng), "last"), AskTrial(first(view, rng))]
+        asks = [
+            AskLoss(first(view, rng)),
+            AskUpdates(first(view, rng), "last"),
+            AskTrial(first(view, rng)),
+        ]
         if len(view.answers) < 3:
             return asks[len(view.answers)]
         answers.append((view.answers, view.loss))
@@ -134,9 +163,16 @@ def test_questions_are_answered_for_the_clients_asked():
 def test_renamed_worlds_hold_the_same_clients():
     order = (3, 1, 0, 2)
     plain, renamed = World(clients=4), World(clients=4, order=order)
-    for read in (lambda w: w.num_examples, lambda w: w.losses_at(2), lambda w: w.updates_at(1, "all"), lambda w: w.signal.rows):
+    for read in (
+        lambda w: w.num_examples,
+        lambda w: w.losses_at(2),
+        lambda w: w.updates_at(1, "all"),
+        lambda w: w.signal.rows,
+    ):
         assert np.array_equal(read(renamed), read(plain)[list(order)])
     same = plain.clustering.labels[:, None] == plain.clustering.labels
-    assert np.array_equal(renamed.clustering.labels[:, None] == renamed.clustering.labels, same[np.ix_(order, order)])
+    assert np.array_equal(
+        renamed.clustering.labels[:, None] == renamed.clustering.labels, same[np.ix_(order, order)]
+    )
     firsts = [int(renamed.clustering.members(c)[0]) for c in range(renamed.clustering.k)]
     assert firsts == sorted(firsts)

@@ -14,26 +14,60 @@ LAYOUT = Layout.of([("weight", (2, 2), "weight"), ("bias", (2,), "weight")])
 
 
 def recipe(name: str = "fedavg", *, clients: int = 12, rounds: int = 6, budget: int = 3, **tables):
-    raw = {"name": name, "data": {"use": "digits", "clients": clients}, "partition": {"use": "dirichlet", "alpha": 0.3}}
+    raw = {
+        "name": name,
+        "data": {"use": "digits", "clients": clients},
+        "partition": {"use": "dirichlet", "alpha": 0.3},
+    }
     return resolve({**raw, "run": {"rounds": rounds, "clients_per_round": budget}, **tables})
 
 
 def counts_of(clients: int, classes: int, seed: int) -> np.ndarray:
     """Skewed label counts, the same for every method under one seed."""
     shares = np.random.default_rng(seed).dirichlet(np.full(classes, 0.3), clients)
-    return np.maximum(np.round(60 * shares).astype(np.int64), (shares == shares.max(axis=1, keepdims=True)).astype(np.int64))
+    return np.maximum(
+        np.round(60 * shares).astype(np.int64),
+        (shares == shares.max(axis=1, keepdims=True)).astype(np.int64),
+    )
 
 
-def record(t: int, chosen: np.ndarray, level: float, rng: np.random.Generator, chain: int, failing: str) -> RoundRecord:
+def record(
+    t: int, chosen: np.ndarray, level: float, rng: np.random.Generator, chain: int, failing: str
+) -> RoundRecord:
     if not t:
-        return RoundRecord(0, (), {}, {}, (Transfer("up", "histogram", 480, 480),), 0.1, 2.3, 0.01, {}, Cost(0.0, 0.0))
+        return RoundRecord(
+            0,
+            (),
+            {},
+            {},
+            (Transfer("up", "histogram", 480, 480),),
+            0.1,
+            2.3,
+            0.01,
+            {},
+            Cost(0.0, 0.0),
+        )
     ids = chosen.tolist()
     chains = tuple(Chain(0, tuple(ids[i : i + chain])) for i in range(0, len(ids), chain))
-    moved = (Transfer("down", "model", 9640 * len(chains), 9640), Transfer("up", "model", 9640 * len(ids), 9640 * len(ids)))
+    moved = (
+        Transfer("down", "model", 9640 * len(chains), 9640),
+        Transfer("up", "model", 9640 * len(ids), 9640 * len(ids)),
+    )
     accuracy = float(min(0.99, level * (1 - np.exp(-t / 12)) + rng.normal(0, 0.01)))
     losses = {client: float(rng.uniform(0.1, 2)) for client in ids}
     failures = {ids[0]: failing} if failing and t % 3 == 0 else {}
-    return RoundRecord(t, chains, losses, failures, moved, accuracy, 2 - accuracy, 0.02, {}, Cost(1.5 + 0.1 * t, 40.0))
+    return RoundRecord(
+        t,
+        chains,
+        losses,
+        failures,
+        moved,
+        accuracy,
+        2 - accuracy,
+        0.02,
+        {},
+        Cost(1.5 + 0.1 * t, 40.0),
+    )
 
 
 def write_run(
@@ -74,6 +108,8 @@ def write_run(
             "test_examples": [5] * clients,
             "accuracy": np.clip(rng.normal(level, 0.1, clients), 0, 1).tolist(),
         }
-        out.finish(np.zeros((1, LAYOUT.size), np.float32), LAYOUT, columns, {"name": name, "seed": seed})
+        out.finish(
+            np.zeros((1, LAYOUT.size), np.float32), LAYOUT, columns, {"name": name, "seed": seed}
+        )
     out.close()
     return folder

@@ -1,4 +1,6 @@
-"""fedskew compare with real runs: what is there is reused, what was killed goes on, what is wrong is one line."""
+"""fedskew compare with real runs: what is there is reused, what was killed goes on, what is
+wrong is one line.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ runner = CliRunner()
 
 
 def compare(out, *arguments):
-    result = runner.invoke(cli.app, ["compare", *arguments, "--out", str(out), "--set", "run.rounds=2", "--quiet"])
+    result = runner.invoke(
+        cli.app, ["compare", *arguments, "--out", str(out), "--set", "run.rounds=2", "--quiet"]
+    )
     if isinstance(result.exception, FedskewError):
         return str(result.exception)
     assert result.exit_code == 0, (result.output, result.exception)
@@ -39,10 +43,18 @@ def cells(out):
 
 def test_it_prints_a_table_and_says_what_is_shared(compared):
     out, text = compared
-    assert "all methods on one federation: digits, dirichlet (alpha 0.3), K = 20, m = 5, 2 rounds" in text
-    assert "clients' own training differs, so accuracy may too: epochs 1 (fedavg), 5 (fedlecc); batch" in text
+    assert (
+        "all methods on one federation: digits, dirichlet (alpha 0.3), K = 20, m = 5, 2 rounds"
+        in text
+    )
+    assert (
+        "clients' own training differs, so accuracy may too: epochs 1 (fedavg), 5 (fedlecc); batch"
+        in text
+    )
     assert "--same-training makes it that of fedavg" in text
-    assert "own training differs" in (out / "r.html").read_text(encoding="utf8"), "a report may be read without the terminal"
+    assert "own training differs" in (out / "r.html").read_text(encoding="utf8"), (
+        "a report may be read without the terminal"
+    )
     assert "final accuracy" in text
     assert "minus fedavg" in text
     assert "fewer than 5 seeds" in text
@@ -54,7 +66,9 @@ def test_it_prints_a_table_and_says_what_is_shared(compared):
 def test_what_is_there_is_reused(compared):
     out, _ = compared
     before = {cell: os.stat(cell / RESULT).st_mtime_ns for cell in cells(out)}
-    text = compare(out, "fedavg", "fedlecc", "--seeds", "0-1", "--budget", "bytes", "--target", "0.05")
+    text = compare(
+        out, "fedavg", "fedlecc", "--seeds", "0-1", "--budget", "bytes", "--target", "0.05"
+    )
     assert "4 of 4 runs are there already" in text
     assert "rounds to 0.05" in text
     assert "against fedavg" in text
@@ -75,7 +89,19 @@ def test_a_killed_cell_goes_on_and_gives_the_same_bytes(compared):
 def test_json_holds_all_figures(compared):
     out, _ = compared
     result = runner.invoke(
-        cli.app, ["compare", "fedavg", "fedlecc", "--seeds", "0-1", "--out", str(out), "--set", "run.rounds=2", "--json"]
+        cli.app,
+        [
+            "compare",
+            "fedavg",
+            "fedlecc",
+            "--seeds",
+            "0-1",
+            "--out",
+            str(out),
+            "--set",
+            "run.rounds=2",
+            "--json",
+        ],
     )
     found = json.loads(result.stdout)
     row = next(r for r in found["scores"] if r["recipe"] == "fedlecc" and r["metric"] == "final")
@@ -90,7 +116,10 @@ def test_the_runs_keep_label_counts_and_clusters(compared):
 
     out, _ = compared
     histories = [read_history(cell) for cell in cells(out)]
-    assert all(h.counts is not None and h.counts.sum(axis=1).tolist() == h.clients["examples"] for h in histories)
+    assert all(
+        h.counts is not None and h.counts.sum(axis=1).tolist() == h.clients["examples"]
+        for h in histories
+    )
     assert ["cluster" in h.clients for h in histories] == [h.name == "fedlecc" for h in histories]
 
 

@@ -1,4 +1,6 @@
-"""Comparisons: figures computed by hand, intervals as scipy has them, and nothing compared that does not belong together."""
+"""Comparisons: figures computed by hand, intervals as scipy has them, and nothing compared that
+does not belong together.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,34 @@ from fedskew.types import Chain, Cost, RoundRecord, Transfer
 METRIC = {metric.key: metric for metric in METRICS}
 
 
-def record(round, accuracy, *, bytes=100, clients=(0,), joules=math.nan, seconds=math.nan, client_accuracy=math.nan):
+def record(
+    round,
+    accuracy,
+    *,
+    bytes=100,
+    clients=(0,),
+    joules=math.nan,
+    seconds=math.nan,
+    client_accuracy=math.nan,
+):
     chains = tuple(Chain(0, (client,)) for client in clients) if round else ()
     moved = (Transfer("down", "model", bytes, bytes),) if round else ()
     cost = Cost(seconds, joules)
-    return RoundRecord(round, chains, {}, {}, moved, accuracy, 1.0, 0.1, {}, cost, client_accuracy=client_accuracy)
+    return RoundRecord(
+        round, chains, {}, {}, moved, accuracy, 1.0, 0.1, {}, cost, client_accuracy=client_accuracy
+    )
 
 
-def history(name="a", seed=0, accuracies=(0.1, 0.5, 0.6), *, data="digits", clients=None, finished=True, **each):
+def history(
+    name="a",
+    seed=0,
+    accuracies=(0.1, 0.5, 0.6),
+    *,
+    data="digits",
+    clients=None,
+    finished=True,
+    **each,
+):
     recipe = {"name": name, "data": {"use": data, "clients": 4}}
     rounds = [record(t, accuracy, **each) for t, accuracy in enumerate(accuracies)]
     return History(recipe, seed, rounds, clients or {}, finished=finished)
@@ -53,7 +75,9 @@ def test_unknown_values_are_left_out_and_one_seed_has_no_interval():
 def test_the_bootstrap_agrees_with_scipys_percentile_interval():
     ours, theirs = np.random.default_rng(1).normal(0.3, 1, 12), np.zeros(12)
     found = paired_difference(dict(enumerate(ours)), dict(enumerate(theirs)))
-    parity = stats.bootstrap((ours,), np.mean, method="percentile", n_resamples=20_000, rng=np.random.default_rng(2))
+    parity = stats.bootstrap(
+        (ours,), np.mean, method="percentile", n_resamples=20_000, rng=np.random.default_rng(2)
+    )
     assert found.low == pytest.approx(parity.confidence_interval.low, abs=0.03)
     assert found.high == pytest.approx(parity.confidence_interval.high, abs=0.03)
     assert found == paired_difference(dict(enumerate(ours)), dict(enumerate(theirs)))  # seeded
@@ -76,7 +100,8 @@ def test_a_difference_is_real_only_with_five_seeds_and_zero_outside():
 
 def test_scores_by_hand():
     played = history(
-        accuracies=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7), clients={"accuracy": [1.0, 0.6], "test_examples": [30, 10]}
+        accuracies=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7),
+        clients={"accuracy": [1.0, 0.6], "test_examples": [30, 10]},
     )
     found = scores_of(played)
     assert found["final"] == pytest.approx(0.5)  # mean of .3 to .7
@@ -101,11 +126,19 @@ def test_three_evaluations_in_a_row_reach_a_target():
 
 def test_a_round_zero_without_an_account_costs_nothing():
     rounds = [record(0, 0.1), record(1, 0.5, joules=2.0), record(2, 0.6, joules=3.0)]
-    assert History({"name": "a", "data": {"clients": 2}}, 0, rounds).spent("energy").tolist() == [0, 2, 5]
+    assert History({"name": "a", "data": {"clients": 2}}, 0, rounds).spent("energy").tolist() == [
+        0,
+        2,
+        5,
+    ]
 
 
 def test_a_method_with_several_models_is_judged_by_its_clients():
-    rounds = [record(0, 0.1), record(1, math.nan, client_accuracy=0.8), record(2, math.nan, client_accuracy=0.9)]
+    rounds = [
+        record(0, 0.1),
+        record(1, math.nan, client_accuracy=0.8),
+        record(2, math.nan, client_accuracy=0.9),
+    ]
     known, accuracies, central = History({"name": "a", "data": {"clients": 2}}, 0, rounds).evaluated
     assert (known.tolist(), accuracies.tolist(), central) == ([1, 2], [0.8, 0.9], False)
 
@@ -136,7 +169,9 @@ def test_bold_needs_a_real_difference():
 
 
 def test_a_lead_too_small_to_be_seen_is_not_marked():
-    """AFLS that trains in parallel is FedAvg plus a few bytes of histograms: certain, and of no consequence."""
+    """AFLS that trains in parallel is FedAvg plus a few bytes of histograms: certain, and of no
+    consequence.
+    """
 
     def runs(name, extra):
         return [history(name, seed, (0.1, 0.5, 0.6), bytes=1_000_000 + extra) for seed in range(6)]
@@ -155,7 +190,9 @@ def test_a_censored_cost_is_a_bound_and_never_best():
 
 
 def test_what_a_target_costs_against_the_first_method():
-    """METHODS 9.6: 1 - R / R_base; where a seed never got there it is a bound, where both sides failed nothing can be said."""
+    """METHODS 9.6: 1 - R / R_base; where a seed never got there it is a bound, where both sides
+    failed nothing can be said.
+    """
     late = [history("late", s, (0.1, 0.2, 0.3, 0.4, 0.95, 0.95, 0.95)) for s in range(2)]
     soon = [history("soon", s, (0.1, 0.95, 0.95, 0.95, 0.95, 0.95, 0.95)) for s in range(2)]
     never = [history("never", s, (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)) for s in range(2)]
@@ -196,7 +233,11 @@ def test_tidy_tables_agree_with_pandas_and_arrow():
     pytest.importorskip("pyarrow")
     found = Comparison.of([history("a", 0), history("b", 0)])
     rows = found.rows("rounds")
-    assert [(row["recipe"], row["round"], row["accuracy"]) for row in rows[:3]] == [("a", 0, 0.1), ("a", 1, 0.5), ("a", 2, 0.6)]
+    assert [(row["recipe"], row["round"], row["accuracy"]) for row in rows[:3]] == [
+        ("a", 0, 0.1),
+        ("a", 1, 0.5),
+        ("a", 2, 0.6),
+    ]
     assert len(rows) == len(found.frame("rounds")) == found.arrow("rounds").num_rows == 6
     assert found.frame("transfers").bytes.sum() == 400
     assert found.frame("choices").client.tolist() == [0, 0, 0, 0]
@@ -207,7 +248,9 @@ def test_tidy_tables_agree_with_pandas_and_arrow():
 
 
 def test_mixed_datasets_are_refused():
-    with pytest.raises(RunFolderError, match=r"differs from a, seed 0 in data.use \('mnist' instead of 'digits'\)"):
+    with pytest.raises(
+        RunFolderError, match=r"differs from a, seed 0 in data.use \('mnist' instead of 'digits'\)"
+    ):
         Comparison.of([history("a"), history("b", data="mnist")])
 
 
@@ -244,15 +287,27 @@ def test_nothing_and_nonsense_are_refused():
 
 def test_methods_without_a_global_model_are_never_mixed_with_those_that_have_one():
     one = [history("one", seed=s) for s in range(2)]
-    many = [history("many", seed=s, accuracies=(math.nan,) * 3, client_accuracy=0.7) for s in range(2)]
+    many = [
+        history("many", seed=s, accuracies=(math.nan,) * 3, client_accuracy=0.7) for s in range(2)
+    ]
     table = Comparison.of([*one, *many]).table(target=0.5, budget="rounds")
     assert table.rows[0].estimates["final"].n == 2
-    assert [table.rows[1].estimates[key].n for key in ("final", "best", "at_budget", "rounds_to", "bytes_to")] == [0] * 5
+    assert [
+        table.rows[1].estimates[key].n
+        for key in ("final", "best", "at_budget", "rounds_to", "bytes_to")
+    ] == [0] * 5
     assert table.rows[1].estimates["bytes"].n == 2
     alone = Comparison.of(many).table(target=0.5)
     assert alone.rows[0].estimates["final"].mean == pytest.approx(0.7)
 
 
 def test_a_run_that_lies_on_disk_twice_counts_once_and_the_finished_one_counts():
-    going, done, other = history("one", accuracies=(0.1, 0.2), finished=False), history("one"), history("one", seed=1)
-    assert [id(h) for h in _each_once([going, done, history("one"), other])] == [id(done), id(other)]
+    going, done, other = (
+        history("one", accuracies=(0.1, 0.2), finished=False),
+        history("one"),
+        history("one", seed=1),
+    )
+    assert [id(h) for h in _each_once([going, done, history("one"), other])] == [
+        id(done),
+        id(other),
+    ]

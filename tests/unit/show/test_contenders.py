@@ -1,4 +1,6 @@
-"""Every recipe of a comparison gets the first one's federation, and keeps what makes it a method of its own."""
+"""Every recipe of a comparison gets the first one's federation, and keeps what makes it a method
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def test_the_federation_is_the_first_recipes():
 
 
 def test_a_setting_can_be_for_one_recipe():
-    ours, theirs = line_up(["fedavg", "fedlecc"], {"fedlecc:selection.top_clusters": "3", "local.lr": "0.1"})
+    ours, theirs = line_up(
+        ["fedavg", "fedlecc"], {"fedlecc:selection.top_clusters": "3", "local.lr": "0.1"}
+    )
     assert theirs.recipe["selection"]["top_clusters"] == 3
     assert ours.recipe["local"]["lr"] == theirs.recipe["local"]["lr"] == 0.1
     with pytest.raises(RecipeError, match="'poc' is not in this comparison"):
@@ -55,10 +59,18 @@ def test_different_local_training_is_said():
 
 def test_the_same_training_leaves_a_method_what_is_its_own():
     settings = {"local.epochs": "2", "fedlecc:local.batch": "7"}
-    ours, prox, lecc = (one.recipe["local"] for one in line_up(["fedavg", "fedprox", "fedlecc"], settings, same_training=True))
+    ours, prox, lecc = (
+        one.recipe["local"]
+        for one in line_up(["fedavg", "fedprox", "fedlecc"], settings, same_training=True)
+    )
     assert prox == ours | {"prox_mu": 0.01}
     assert (lecc["epochs"], lecc["lr"], lecc["batch"]) == (2, ours["lr"], 7)
-    swept = {"name": "lr", "data": {"use": "digits"}, "local": {"epochs": 3}, "sweep": {"local.lr": [0.3, 0.2]}}
+    swept = {
+        "name": "lr",
+        "data": {"use": "digits"},
+        "local": {"epochs": 3},
+        "sweep": {"local.lr": [0.3, 0.2]},
+    }
     varied = [one.recipe["local"] for one in line_up(["fedavg", swept], same_training=True)][1:]
     assert [(local["lr"], local["epochs"]) for local in varied] == [(0.3, 1), (0.2, 1)]
     with pytest.raises(RecipeError, match="plain SGD"):

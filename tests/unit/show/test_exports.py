@@ -65,15 +65,30 @@ class Recorder:
 def test_mlflow_hears_of_every_round(comparison, monkeypatch):
     said = Recorder()
     module = types.ModuleType("mlflow")
-    for name in ("set_tracking_uri", "set_experiment", "start_run", "set_tags", "log_params", "log_metrics"):
+    for name in (
+        "set_tracking_uri",
+        "set_experiment",
+        "start_run",
+        "set_tags",
+        "log_params",
+        "log_metrics",
+    ):
         setattr(module, name, getattr(said, name))
     monkeypatch.setitem(sys.modules, "mlflow", module)
     assert to_mlflow(comparison, "file:here") == 2
-    steps = [kwargs["step"] for name, _, kwargs in said.calls if name == "log_metrics" and "step" in kwargs]
+    steps = [
+        kwargs["step"]
+        for name, _, kwargs in said.calls
+        if name == "log_metrics" and "step" in kwargs
+    ]
     assert steps == [0, 1, 2, 3, 4, 5, 6] * 2
     params = next(args[0] for name, args, _ in said.calls if name == "log_params")
     assert (params["seed"], params["run.rounds"]) == (0, "6")
-    metrics = [args[0] for name, args, kwargs in said.calls if name == "log_metrics" and kwargs.get("step") == 1]
+    metrics = [
+        args[0]
+        for name, args, kwargs in said.calls
+        if name == "log_metrics" and kwargs.get("step") == 1
+    ]
     assert metrics[0]["bytes_up"] == 3 * 9640
     assert "client_accuracy" not in metrics[0]  # not known: not logged
 
@@ -101,4 +116,5 @@ def test_figures_for_papers_show_the_means(comparison, tmp_path):
     assert line.get_ydata()[3] == pytest.approx((first[3].accuracy + second[3].accuracy) / 2)
     steps = draw_ecdf(comparison).axes[0].get_lines()[0]
     assert steps.get_ydata()[-1] == 1
-    assert len(save_paper_figures(comparison, tmp_path / "f")) == 10  # four resources and the ECDF, PNG and SVG
+    # four resources and the ECDF, PNG and SVG
+    assert len(save_paper_figures(comparison, tmp_path / "f")) == 10

@@ -1,4 +1,6 @@
-"""The live page over plain HTTP: only on loopback, only for this host, always the newest state, gone at the end."""
+"""The live page over plain HTTP: only on loopback, only for this host, always the newest state,
+gone at the end.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,14 @@ NASTY = '</script><img src=x onerror="document.title=1"><!--'
 def two_methods(root, **options):
     for name, level in (("fedavg", 0.7), ("ours", 0.9)):
         for seed in (0, 1, 2):
-            write_run(root / name / f"seed-{seed}", name, seed, level=level, local={"lr": level}, **options)
+            write_run(
+                root / name / f"seed-{seed}",
+                name,
+                seed,
+                level=level,
+                local={"lr": level},
+                **options,
+            )
     return Comparison.read(root / "fedavg", root / "ours")
 
 
@@ -35,7 +42,9 @@ def error_of(*arguments):
 
 
 def embedded_of(page):
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])
+    return json.loads(
+        re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1]
+    )
 
 
 # ---------------------------------------------------------------- content
@@ -43,7 +52,11 @@ def embedded_of(page):
 
 def test_everything_a_report_promises_is_in_it(tmp_path):
     payload = embedded_of(
-        page_html(payload_of(two_methods(tmp_path), target=0.3, budget="bytes", commands=["fedskew compare x"]))
+        page_html(
+            payload_of(
+                two_methods(tmp_path), target=0.3, budget="bytes", commands=["fedskew compare x"]
+            )
+        )
     )
     assert [method["label"] for method in payload["methods"]] == ["fedavg", "ours"]
     run = payload["methods"][0]["runs"][0]
@@ -52,7 +65,12 @@ def test_everything_a_report_promises_is_in_it(tmp_path):
     assert len(run["accuracies"]) == 12
     assert run["ledger"][0][:2] == ["down", "model"]
     assert len(payload["federation"]["heat"]["shares"]) == 12
-    assert [fact[0] for fact in payload["federation"]["facts"][:4]] == ["clients", "examples", "classes", "HD"]
+    assert [fact[0] for fact in payload["federation"]["facts"][:4]] == [
+        "clients",
+        "examples",
+        "classes",
+        "HD",
+    ]
     assert payload["commands"][0] == "fedskew compare x"
     assert "fedskew run ours.toml --seeds 0,1,2" in payload["commands"]
     assert "lr = 0.9" in payload["methods"][1]["recipe"]
@@ -63,7 +81,9 @@ def test_the_raster_says_who_was_chosen_when(tmp_path):
     found = two_methods(tmp_path)
     history = found.entries[0].histories[0]
     raster = payload_of(found)["methods"][0]["runs"][0]["chosen"]
-    cells = np.frombuffer(base64.b64decode(raster["data"]), np.uint8).reshape(raster["bands"], raster["columns"])
+    cells = np.frombuffer(base64.b64decode(raster["data"]), np.uint8).reshape(
+        raster["bands"], raster["columns"]
+    )
     for t, played in enumerate(history.rounds[1:]):
         chosen = {client for chain in played.chains for client in chain.clients}
         assert {int(c) for c in np.array(raster["clients"])[cells[:, t] == 255]} == chosen
@@ -117,7 +137,9 @@ def test_scripts_never_write_markup():
     from fedskew.report.page.html import SCRIPTS, _file
 
     for name in SCRIPTS:
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", _file(f"js/{name}.js")), name
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", _file(f"js/{name}.js")
+        ), name
 
 
 # ---------------------------------------------------------------- bad input
@@ -134,7 +156,9 @@ def test_folders_that_are_no_runs(tmp_path):
 def test_mixed_federations_are_refused(tmp_path):
     write_run(tmp_path / "a")
     write_run(tmp_path / "b", clients=13)
-    assert "differs from" in error_of("report", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "r.html")
+    assert "differs from" in error_of(
+        "report", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "r.html"
+    )
     assert not (tmp_path / "r.html").exists()
 
 
@@ -165,19 +189,26 @@ def test_a_half_written_record_is_passed_over_and_a_damaged_one_is_an_error(tmp_
 
 def test_damaged_label_counts_are_an_error_and_missing_ones_are_dealt_again(tmp_path):
     write_run(tmp_path / "a")
-    (tmp_path / "a" / "labels.json").write_text('{"classes": ["x"], "clients": null, "rows": [[7, 1]]}')
+    (tmp_path / "a" / "labels.json").write_text(
+        '{"classes": ["x"], "clients": null, "rows": [[7, 1]]}'
+    )
     assert "labels.json: is damaged" in error_of("report", tmp_path / "a")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     (tmp_path / "b" / "labels.json").unlink()
-    assert payload_of(Comparison.read(tmp_path / "b"))["federation"] is None  # not the clients of its recipe: no card
+    # not the clients of its recipe: no card
+    assert payload_of(Comparison.read(tmp_path / "b"))["federation"] is None
 
 
 def test_nonsense_on_the_command_line(tmp_path):
     write_run(tmp_path / "a")
     assert "'bits' is not a resource" in error_of("report", tmp_path / "a", "--budget", "bits")
     assert "not an accuracy" in error_of("report", tmp_path / "a", "--target", "90")
-    assert "there is no method 'nobody'" in error_of("report", tmp_path / "a", "--baseline", "nobody")
+    assert "there is no method 'nobody'" in error_of(
+        "report", tmp_path / "a", "--baseline", "nobody"
+    )
     assert "is a folder" in error_of("report", tmp_path / "a", "-o", tmp_path)
     assert "nothing is asked for" in error_of("export", tmp_path / "a")
     (tmp_path / "file").write_text("x")
-    assert "Choose another file" in error_of("report", tmp_path / "a", "-o", tmp_path / "file" / "r.html")
+    assert "Choose another file" in error_of(
+        "report", tmp_path / "a", "-o", tmp_path / "file" / "r.html"
+    )

@@ -1,4 +1,6 @@
-"""Reference rows in comparisons: there by themselves, as reference_rows() has them, never ranked, never computed twice."""
+"""Reference rows in comparisons: there by themselves, as reference_rows() has them, never
+ranked, never computed twice.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,14 @@ from fedskew.compare.comparison import Comparison
 from fedskew.compare.contenders import add_references, line_up
 from fedskew.errors import FedskewError, RunError, RunFolderError
 from fedskew.experiment.references import reference_rows, with_references
-from fedskew.records import CHECKPOINT, COMPUTED, REFERENCES, RESULT, read_references, write_references
+from fedskew.records import (
+    CHECKPOINT,
+    COMPUTED,
+    REFERENCES,
+    RESULT,
+    read_references,
+    write_references,
+)
 from fedskew.report.exports import _runs
 from fedskew.report.figures.paper import draw_ecdf
 from fedskew.report.page import payload_of
@@ -52,7 +61,9 @@ def compare(out, *arguments):
 
 def figures(out, *arguments):
     return json.loads(
-        runner.invoke(cli.app, ["compare", *arguments, "--out", str(out), *SMALL, "--seeds", "0-1", "--json"]).stdout
+        runner.invoke(
+            cli.app, ["compare", *arguments, "--out", str(out), *SMALL, "--seeds", "0-1", "--json"]
+        ).stdout
     )
 
 
@@ -82,15 +93,27 @@ def test_a_personalised_comparison_shows_all_four_by_itself(compared):
 
 def test_their_values_are_those_of_reference_rows(compared):
     out, _ = compared
-    found = {(row["recipe"], row["metric"]): row for row in figures(out, "fedavg", "clust_psi_pfl")["references"]}
-    rows = [{row.name: row for row in reference_rows(Run.load(cell(out, "fedavg", seed)))} for seed in (0, 1)]
+    found = {
+        (row["recipe"], row["metric"]): row
+        for row in figures(out, "fedavg", "clust_psi_pfl")["references"]
+    }
+    rows = [
+        {row.name: row for row in reference_rows(Run.load(cell(out, "fedavg", seed)))}
+        for seed in (0, 1)
+    ]
     for name in COMPUTED:
         both = [each[name].fairness for each in rows]
-        assert found[name, "client_accuracy"]["mean"] == pytest.approx(np.mean([f.weighted for f in both]), abs=1e-12)
+        assert found[name, "client_accuracy"]["mean"] == pytest.approx(
+            np.mean([f.weighted for f in both]), abs=1e-12
+        )
         assert found[name, "ad"]["mean"] == pytest.approx(np.mean([f.ad for f in both]), abs=1e-12)
-        assert found[name, "sdad"]["mean"] == pytest.approx(np.mean([f.sdad for f in both]), abs=1e-12)
+        assert found[name, "sdad"]["mean"] == pytest.approx(
+            np.mean([f.sdad for f in both]), abs=1e-12
+        )
     alone = [Run.load(cell(out, "local_only", seed)).fairness.weighted for seed in (0, 1)]
-    assert found["local_only", "client_accuracy"]["mean"] == pytest.approx(np.mean(alone), abs=1e-12)
+    assert found["local_only", "client_accuracy"]["mean"] == pytest.approx(
+        np.mean(alone), abs=1e-12
+    )
     assert found["local_only", "client_accuracy"]["n"] == 2
 
 
@@ -106,7 +129,8 @@ def test_json_keeps_them_apart_from_the_scores(compared):
 
 def test_a_folder_read_later_shows_them_without_computing(compared, monkeypatch):
     out, _ = compared
-    monkeypatch.setattr("fedskew.experiment.references.reference_rows", None)  # calling it would fail
+    # calling it would fail
+    monkeypatch.setattr("fedskew.experiment.references.reference_rows", None)
     found = Comparison.read(out)
     assert [entry.label for entry in found.entries] == ["clust_psi_pfl", "fedavg"]
     assert [entry.label for entry in found.references] == list(ALL)
@@ -139,7 +163,9 @@ def test_a_second_call_computes_nothing(compared):
     files = [*out.rglob(REFERENCES), *out.rglob(RESULT)]
     before = [os.stat(path).st_mtime_ns for path in files]
     assert len(files) == 2 + 6
-    assert "6 of 6 runs are there already" in compare(out, "fedavg", "clust_psi_pfl", "--seeds", "0-1")
+    assert "6 of 6 runs are there already" in compare(
+        out, "fedavg", "clust_psi_pfl", "--seeds", "0-1"
+    )
     assert [os.stat(path).st_mtime_ns for path in files] == before
 
 
@@ -148,7 +174,8 @@ def test_after_a_kill_only_missing_rows_are_computed(compared):
     folder = cell(out, "fedavg")
     whole = read_references(folder)
     marked = {"accuracy": [0.25] * 20, "test_examples": [4] * 20}
-    write_references(folder, {"majority_class": marked})  # as if it had been killed after the first row
+    # as if it had been killed after the first row
+    write_references(folder, {"majority_class": marked})
     result = os.stat(folder / RESULT).st_mtime_ns
     text = compare(out, "fedavg", "clust_psi_pfl", "--seeds", "0-1")
     assert "6 of 6 runs are there already" in text
@@ -178,7 +205,9 @@ def test_no_references_leaves_them_out_and_local_only_is_then_a_method(compared)
     out, _ = compared
     text = compare(out, "fedavg", "clust_psi_pfl", "--seeds", "0-1", "--no-references")
     assert not any(word in text for word in ("references", *ALL))
-    text = compare(out, "fedavg", "clust_psi_pfl", "local_only", "--seeds", "0-1", "--no-references")
+    text = compare(
+        out, "fedavg", "clust_psi_pfl", "local_only", "--seeds", "0-1", "--no-references"
+    )
     assert "local_only †" in text
     assert "references" not in text
 
@@ -186,7 +215,8 @@ def test_no_references_leaves_them_out_and_local_only_is_then_a_method(compared)
 def test_without_a_personalised_method_they_come_only_when_asked_for(compared, tmp_path):
     out, _ = compared
     shutil.copytree(cell(out, "fedavg").parent, tmp_path / cell(out, "fedavg").parent.name)
-    assert "references" not in compare(tmp_path, "fedavg", "--seeds", "0")  # though they are on disk
+    # though they are on disk
+    assert "references" not in compare(tmp_path, "fedavg", "--seeds", "0")
     assert [path.name.split("-")[0] for path in tmp_path.iterdir()] == ["fedavg"]
     assert "majority_class" in compare(tmp_path, "fedavg", "--seeds", "0", "--references")
     assert [e.label for e in Comparison.read(tmp_path, references=True).references] == list(ALL)
@@ -194,7 +224,9 @@ def test_without_a_personalised_method_they_come_only_when_asked_for(compared, t
 
 def test_clients_without_test_sets(tmp_path):
     arguments = ("fedavg", "clust_psi_pfl", "--seeds", "0", "--set", "data.client_test=none")
-    assert "--references: clients have no test sets" in compare(tmp_path, *arguments, "--references")
+    assert "--references: clients have no test sets" in compare(
+        tmp_path, *arguments, "--references"
+    )
     assert list(tmp_path.iterdir()) == []
     assert not want_references(line_up(["fedavg", "cfl"], {"data.client_test": "none"}), None)
     note = "no reference rows: clients have no test sets; set data.client_test to split or matched"
@@ -206,7 +238,9 @@ def test_runs_made_one_by_one_say_what_is_missing():
     clients = {"accuracy": [1.0], "test_examples": [1]}
     personal = history("many", accuracies=(math.nan,) * 3, client_accuracy=0.7, clients=clients)
     assert Comparison.of([history("one", clients=clients), personal]).notes() == [note]
-    assert Comparison.of([history("one", clients=clients), personal], references=False).notes() == []
+    assert (
+        Comparison.of([history("one", clients=clients), personal], references=False).notes() == []
+    )
     assert Comparison.of([history("one", clients=clients)]).notes() == []
 
 
@@ -216,27 +250,40 @@ def test_runs_made_one_by_one_say_what_is_missing():
 def perfect(name, accuracy, references):
     clients = {"accuracy": [accuracy] * 4, "test_examples": [5] * 4}
     perfect = {"accuracy": [1.0] * 4, "test_examples": [5] * 4}
-    made = [history(name, s, clients={**clients, "accuracy": [accuracy + s / 1000] * 4}) for s in range(5)]
+    made = [
+        history(name, s, clients={**clients, "accuracy": [accuracy + s / 1000] * 4})
+        for s in range(5)
+    ]
     return [replace(h, references={"fine_tuned": perfect} if references else {}) for h in made]
 
 
 def test_the_best_method_is_best_whatever_a_reference_has():
-    found = Comparison.of([*perfect("base", 0.5, True), *perfect("ours", 0.6, False)], references=True)
+    found = Comparison.of(
+        [*perfect("base", 0.5, True), *perfect("ours", 0.6, False)], references=True
+    )
     table = found.table()
     assert table.best["client_accuracy"] == 1
     assert table.references[0].estimates["client_accuracy"].mean == 1
     assert all(difference.n == 0 for difference in table.references[0].differences.values())
     assert table.tuned == "base"
     shown = StringIO()
-    show_comparison(table, Console(file=shown, width=100, force_terminal=True, color_system="truecolor"))
-    (line,) = [line for line in shown.getvalue().splitlines() if "fine_tuned" in line and "1.000" in line]
+    show_comparison(
+        table, Console(file=shown, width=100, force_terminal=True, color_system="truecolor")
+    )
+    (line,) = [
+        line for line in shown.getvalue().splitlines() if "fine_tuned" in line and "1.000" in line
+    ]
     assert "\x1b[1m" not in line
 
 
 def test_local_only_is_compared_like_a_method_only_where_it_is_alone():
     def alone(seed):
         made = history(
-            "local_only", seed, (math.nan,) * 3, client_accuracy=0.9, clients={"accuracy": [0.9], "test_examples": [1]}
+            "local_only",
+            seed,
+            (math.nan,) * 3,
+            client_accuracy=0.9,
+            clients={"accuracy": [0.9], "test_examples": [1]},
         )
         return replace(made, recipe={**made.recipe, "procedure": {"use": "local_only"}})
 
@@ -257,7 +304,10 @@ def test_fedavg_is_tuned_if_it_is_there_else_the_first_global_method():
         more, tuned = add_references(line_up(names))
         return [one.label for one in more], tuned.label
 
-    assert tuned_of("fedprox", "fedavg", "cfl") == (["fedprox", "fedavg", "cfl", "local_only"], "fedavg")
+    assert tuned_of("fedprox", "fedavg", "cfl") == (
+        ["fedprox", "fedavg", "cfl", "local_only"],
+        "fedavg",
+    )
     assert tuned_of("cfl", "fedprox", "local_only") == (["cfl", "fedprox", "local_only"], "fedprox")
     assert tuned_of("ifca", "local_only") == (["ifca", "local_only", "fedavg"], "fedavg")
 
@@ -276,7 +326,10 @@ def test_what_is_added_trains_as_the_first_personalised_method_does():
 
 def test_in_python_without_folders():
     settings = {"run.rounds": 1, "model.use": "logistic"}
-    fedavg, psi = (run(name, settings={**settings, "data.clients": 20}, workers=1) for name in ("fedavg", "clust_psi_pfl"))
+    fedavg, psi = (
+        run(name, settings={**settings, "data.clients": 20}, workers=1)
+        for name in ("fedavg", "clust_psi_pfl")
+    )
     rows: list[str] = []
     found = Comparison.of([with_references(fedavg, on_row=rows.append), psi])
     assert rows == list(COMPUTED)
@@ -285,7 +338,9 @@ def test_in_python_without_folders():
 
 
 def test_a_row_that_cannot_be_had_is_kept_with_its_reason(tmp_path):
-    result = run("fedavg", settings={"run.rounds": 1, "model.use": "logistic"}, workers=1, out=tmp_path / "a")
+    result = run(
+        "fedavg", settings={"run.rounds": 1, "model.use": "logistic"}, workers=1, out=tmp_path / "a"
+    )
     several = replace(result, models=np.concatenate([result.models] * 2))
     found = with_references(several)
     assert "only a global model can be tuned" in found.references["fine_tuned"]["failed"]

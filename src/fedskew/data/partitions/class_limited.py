@@ -1,8 +1,10 @@
-"""Every client holds exactly ``classes_per_client`` classes; each class is split equally among its owners (METHODS 1.5).
+"""Every client holds exactly ``classes_per_client`` classes; each class is split equally among its
+owners (METHODS 1.5).
 
-The class-constrained partition CCDD(Φ) of BACSA (paper 001), which gives only the idea; the rule is ``#label`` of NIID-Bench
-(Li et al., ICDE 2022). ``balanced_owners = True`` (our default) gives every class the same number of owners, up to one;
-False is NIID-Bench's draw: client i owns class i mod C and random others, so sizes differ more.
+The class-constrained partition CCDD(Φ) of BACSA (paper 001), which gives only the idea; the rule is
+``#label`` of NIID-Bench (Li et al., ICDE 2022). ``balanced_owners = True`` (our default) gives
+every class the same number of owners, up to one; False is NIID-Bench's draw: client i owns class i
+mod C and random others, so sizes differ more.
 """
 
 from __future__ import annotations
@@ -29,7 +31,11 @@ def class_limited(
     check_classes(classes_per_client, num_classes, where)
     needed = -(-num_classes // classes_per_client) if balanced_owners else num_classes
     if clients < needed:
-        raise DataError(where, f"{clients} clients leave a class without an owner", f"Ask for {needed} clients or more")
+        raise DataError(
+            where,
+            f"{clients} clients leave a class without an owner",
+            f"Ask for {needed} clients or more",
+        )
     if balanced_owners:
         table = balanced(clients, num_classes, classes_per_client, rng)
     else:
@@ -43,7 +49,9 @@ def _split(table: Bools, class_sizes: Ints, where: str) -> Ints:
         owners = np.flatnonzero(table[:, label])
         if size < len(owners):
             raise DataError(
-                where, f"class {label} has {size} examples for {len(owners)} owners", "Ask for fewer clients or classes"
+                where,
+                f"class {label} has {size} examples for {len(owners)} owners",
+                "Ask for fewer clients or classes",
             )
         counts[owners, label] = equal_shares(size, len(owners))
     return counts

@@ -1,15 +1,20 @@
-"""Each class is handed out to the clients in shares drawn from a Dirichlet distribution: the usual label skew (METHODS 1.2).
+"""Each class is handed out to the clients in shares drawn from a Dirichlet distribution: the usual
+label skew (METHODS 1.2).
 
-Li, Diao, Chen, He, "Federated learning on non-IID data silos" (ICDE 2022), ``noniid-labeldir`` of NIID-Bench; the same rule is
-``dirichlet`` of FedArtML. A client that already holds n / K examples gets nothing of the later classes, and the whole
-draw is repeated until no client has fewer than ``min_size``. Smaller ``alpha`` = stronger skew.
+Li, Diao, Chen, He, "Federated learning on non-IID data silos" (ICDE 2022), ``noniid-labeldir`` of
+NIID-Bench; the same rule is ``dirichlet`` of FedArtML. A client that already holds n / K examples
+gets nothing of the later classes, and the whole draw is repeated until no client has fewer than
+``min_size``. Smaller ``alpha`` = stronger skew.
 
 Differs from the reference codes:
 
-- shares are drawn from one stream in log space (see :mod:`.rejection`), not from a reseeded global generator;
-- tries are limited; when they run out ``InfeasiblePartition`` carries the best attempt, or ``repair = "move"`` fills it up;
+- shares are drawn from one stream in log space (see :mod:`.rejection`), not from a reseeded global
+  generator;
+- tries are limited; when they run out ``InfeasiblePartition`` carries the best attempt, or ``repair
+  = "move"`` fills it up;
 - the last client gets nothing from a rounding error when it is closed;
-- ``shuffle_class_order`` removes the effect that late classes only reach clients still below n / K (off, as in the papers).
+- ``shuffle_class_order`` removes the effect that late classes only reach clients still below n / K
+  (off, as in the papers).
 """
 
 from __future__ import annotations
@@ -33,6 +38,8 @@ def dirichlet(
 ) -> Partition:
     """Label-Dirichlet over clients, class by class, with the balance rule and a minimum size."""
     check(pool, clients, "dirichlet")
-    rule = Rule("partition dirichlet", alpha, True, min_size, max_tries, repair, shuffle_class_order)
+    rule = Rule(
+        "partition dirichlet", alpha, True, min_size, max_tries, repair, shuffle_class_order
+    )
     counts, tries, moved = draw(pool.class_sizes, clients, rng, rule)
     return deal(pool, counts, rng, tries=tries, moved=moved)

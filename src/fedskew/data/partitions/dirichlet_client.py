@@ -1,12 +1,15 @@
-"""Each client draws its own class proportions from a Dirichlet distribution and has the same size as every other (METHODS 1.3).
+"""Each client draws its own class proportions from a Dirichlet distribution and has the same size
+as every other (METHODS 1.3).
 
-Hsu, Qi, Brown, "Measuring the effects of non-identical data distribution for federated visual classification" (2019).
-Clients draw one after another without replacement; a class that has run out is left out and the rest renormalised, so the
-last clients take what is left and fit their proportions least.
+Hsu, Qi, Brown, "Measuring the effects of non-identical data distribution for federated visual
+classification" (2019). Clients draw one after another without replacement; a class that has run out
+is left out and the rest renormalised, so the last clients take what is left and fit their
+proportions least.
 
 Differs from the paper:
 
-- ``prior = "uniform"`` uses Dir(alpha) instead of Dir(alpha * C * g), g = the proportions of the pool;
+- ``prior = "uniform"`` uses Dir(alpha) instead of Dir(alpha * C * g), g = the proportions of the
+  pool;
 - when n is not a multiple of K the first clients get one example more, none is dropped.
 """
 
@@ -34,10 +37,14 @@ def dirichlet_client(
     check(pool, clients, "dirichlet_client")
     if not MIN_ALPHA <= alpha < np.inf or prior not in ("global", "uniform"):
         raise DataError(
-            "partition dirichlet_client", f"alpha = {alpha}, prior = '{prior}'", "Use alpha > 0, 'global' or 'uniform'"
+            "partition dirichlet_client",
+            f"alpha = {alpha}, prior = '{prior}'",
+            "Use alpha > 0, 'global' or 'uniform'",
         )
     left = pool.class_sizes
-    weights = left * (pool.num_classes / pool.size) if prior == "global" else np.ones(pool.num_classes)
+    weights = (
+        left * (pool.num_classes / pool.size) if prior == "global" else np.ones(pool.num_classes)
+    )
     shape = np.tile(np.where(left > 0, alpha * weights, 1.0), (clients, 1))
     logs = log_gamma(shape, rng)
     counts = np.empty((clients, pool.num_classes), np.int64)
@@ -48,7 +55,9 @@ def dirichlet_client(
 
 
 def _take(logs: Floats, left: Ints, size: int, rng: np.random.Generator) -> Ints:
-    """Draw ``size`` examples without replacement. Every further turn has one exhausted class more: at most C turns."""
+    """Draw ``size`` examples without replacement. Every further turn has one exhausted class
+    more: at most C turns.
+    """
     taken = np.zeros_like(left)
     while size:
         masked = np.where(left > taken, logs, -np.inf)

@@ -1,7 +1,8 @@
 """Every client gets a random sample of everything: no skew at all (METHODS 1.1).
 
-``iid`` permutes all examples and cuts them into equal parts. ``iid_stratified`` does so class by class, so that every client
-holds an equal number of each class (up to one); the clients that get one more take turns, so sizes differ by one at most.
+``iid`` permutes all examples and cuts them into equal parts. ``iid_stratified`` does so class by
+class, so that every client holds an equal number of each class (up to one); the clients that get
+one more take turns, so sizes differ by one at most.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ def iid(pool: Pool, clients: int, rng: np.random.Generator) -> Partition:
     """Equal parts of a random permutation."""
     check(pool, clients, "iid")
     owner = np.empty(pool.size, np.int64)
-    owner[rng.permutation(pool.size)] = np.repeat(np.arange(clients), equal_shares(pool.size, clients))
+    owner[rng.permutation(pool.size)] = np.repeat(
+        np.arange(clients), equal_shares(pool.size, clients)
+    )
     return from_client_ids(owner, clients=clients)
 
 
@@ -24,5 +27,8 @@ def iid_stratified(pool: Pool, clients: int, rng: np.random.Generator) -> Partit
     check(pool, clients, "iid_stratified")
     sizes = pool.class_sizes
     starts = np.cumsum(sizes) - sizes
-    columns = [equal_shares(int(size), clients, int(start) % clients) for size, start in zip(sizes, starts, strict=True)]
+    columns = [
+        equal_shares(int(size), clients, int(start) % clients)
+        for size, start in zip(sizes, starts, strict=True)
+    ]
     return deal(pool, np.stack(columns, axis=1), rng)

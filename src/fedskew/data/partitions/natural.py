@@ -1,8 +1,9 @@
 """Clients as the data have them: one per state, patient, camera site or writer.
 
-``clients = 0`` makes one client of every distinct value (in sorted order). Otherwise, with ``rest = "drop"``, the largest
-groups become clients and the others are dropped; with ``rest = "merge"`` every group is kept whole and joins the client that is
-smallest so far, largest groups first, so that clients are unions of groups of nearly equal size.
+``clients = 0`` makes one client of every distinct value (in sorted order). Otherwise, with ``rest =
+"drop"``, the largest groups become clients and the others are dropped; with ``rest = "merge"``
+every group is kept whole and joins the client that is smallest so far, largest groups first, so
+that clients are unions of groups of nearly equal size.
 """
 
 from __future__ import annotations
@@ -26,12 +27,20 @@ def natural(
     rest: Literal["drop", "merge"] = "drop",
     min_size: int = 1,
 ) -> Partition:
-    """Clients from a column of the pool. Groups below ``min_size`` are dropped first; nothing is random."""
+    """Clients from a column of the pool. Groups below ``min_size`` are dropped first; nothing is
+    random.
+    """
     where = "partition natural"
     if column not in pool.columns:
-        raise DataError(where, f"the examples to divide have no column '{column}'", did_you_mean(column, pool.columns))
+        raise DataError(
+            where,
+            f"the examples to divide have no column '{column}'",
+            did_you_mean(column, pool.columns),
+        )
     if rest not in ("drop", "merge") or clients < 0:
-        raise DataError(where, f"rest = '{rest}', clients = {clients}", "Use 'drop' or 'merge', 0 or more")
+        raise DataError(
+            where, f"rest = '{rest}', clients = {clients}", "Use 'drop' or 'merge', 0 or more"
+        )
     values, group = np.unique(pool.columns[column], return_inverse=True)
     sizes = np.bincount(group, minlength=len(values))
     usable = np.flatnonzero(sizes >= min_size)
@@ -49,7 +58,9 @@ def natural(
         return from_client_ids(client_of[group], clients=wanted)
     kept = np.sort(by_size[:wanted])
     client_of[kept] = np.arange(wanted)
-    return dataclasses.replace(from_client_ids(client_of[group], clients=wanted), names=tuple(str(v) for v in values[kept]))
+    return dataclasses.replace(
+        from_client_ids(client_of[group], clients=wanted), names=tuple(str(v) for v in values[kept])
+    )
 
 
 def _merge(sizes: Ints, clients: int) -> Ints:

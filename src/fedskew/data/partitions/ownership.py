@@ -1,4 +1,6 @@
-"""Which classes a client may hold: (K, C) tables of True and False with the same number of classes for every client."""
+"""Which classes a client may hold: (K, C) tables of True and False with the same number of
+classes for every client.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,18 @@ MAX_SWEEPS = 200
 def check_classes(per_client: int, num_classes: int, where: str) -> None:
     """Refuse a number of classes per client that cannot be."""
     if not 1 <= per_client <= num_classes:
-        raise DataError(where, f"classes_per_client = {per_client}", f"It must be between 1 and {num_classes}")
+        raise DataError(
+            where, f"classes_per_client = {per_client}", f"It must be between 1 and {num_classes}"
+        )
 
 
 def balanced(clients: int, num_classes: int, per_client: int, rng: np.random.Generator) -> Bools:
-    """Every client owns ``per_client`` classes and every class has the same number of owners, up to one.
+    """Every client owns ``per_client`` classes and every class has the same number of owners, up to
+    one.
 
-    Drawn as METHODS 1.5 says: permute a multiset of class ids, deal, swap away duplicates. Above C / 2 the classes a client
-    does NOT own are drawn instead, because a random swap then almost never fits (1 in 100 for 9 of 10 classes).
+    Drawn as METHODS 1.5 says: permute a multiset of class ids, deal, swap away duplicates. Above C
+    / 2 the classes a client does NOT own are drawn instead, because a random swap then almost never
+    fits (1 in 100 for 9 of 10 classes).
 
     >>> table = balanced(10, 10, 2, np.random.default_rng(0))
     >>> set(table.sum(axis=0).tolist()), set(table.sum(axis=1).tolist())
@@ -40,8 +46,12 @@ def balanced(clients: int, num_classes: int, per_client: int, rng: np.random.Gen
     return _table(hands, num_classes)
 
 
-def scattered(clients: int, num_classes: int, per_client: int, rng: np.random.Generator, *, anchored: bool) -> Bools:
-    """Every client owns ``per_client`` random classes; ``anchored``: client i owns class i mod C for certain."""
+def scattered(
+    clients: int, num_classes: int, per_client: int, rng: np.random.Generator, *, anchored: bool
+) -> Bools:
+    """Every client owns ``per_client`` random classes; ``anchored``: client i owns class i mod C
+    for certain.
+    """
     keys = rng.random((clients, num_classes))
     if anchored:
         keys[np.arange(clients), np.arange(clients) % num_classes] = -1.0
@@ -59,7 +69,9 @@ def _table(hands: Ints, num_classes: int) -> Bools:
 
 
 def _separate(hands: Ints, num_classes: int, rng: np.random.Generator) -> bool:
-    """Swap cards between hands, in place, until no hand holds a class twice. False: not within the sweeps allowed."""
+    """Swap cards between hands, in place, until no hand holds a class twice. False: not within
+    the sweeps allowed.
+    """
     clients, width = hands.shape
     held = np.zeros((clients, num_classes), np.int64)
     np.add.at(held, (np.repeat(np.arange(clients), width), hands.ravel()), 1)
@@ -67,7 +79,10 @@ def _separate(hands: Ints, num_classes: int, rng: np.random.Generator) -> bool:
         doubled = np.argwhere(np.take_along_axis(held, hands, axis=1) > 1)
         if not len(doubled):
             return True
-        partners = np.stack([rng.integers(clients, size=len(doubled)), rng.integers(width, size=len(doubled))], axis=1)
+        partners = np.stack(
+            [rng.integers(clients, size=len(doubled)), rng.integers(width, size=len(doubled))],
+            axis=1,
+        )
         for (i, a), (j, b) in zip(doubled.tolist(), partners.tolist(), strict=True):
             mine, other = hands[i, a], hands[j, b]
             if held[i, mine] > 1 and not held[i, other] and not held[j, mine]:
@@ -80,7 +95,9 @@ def _separate(hands: Ints, num_classes: int, rng: np.random.Generator) -> bool:
 
 
 def _greedy(quota: Ints, clients: int, per_client: int, rng: np.random.Generator) -> Ints:
-    """Each client takes the classes with the most owners still to find. Always ends, for quotas that differ by one at most."""
+    """Each client takes the classes with the most owners still to find. Always ends, for quotas
+    that differ by one at most.
+    """
     left, hands = quota.copy(), np.empty((clients, per_client), np.int64)
     for client in rng.permutation(clients):
         hands[client] = np.lexsort((rng.random(len(left)), -left))[:per_client]

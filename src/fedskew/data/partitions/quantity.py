@@ -1,6 +1,8 @@
-"""Clients differ in how much they hold, not in what: sizes from a Dirichlet distribution, labels at random.
+"""Clients differ in how much they hold, not in what: sizes from a Dirichlet distribution, labels at
+random.
 
-``iid-diff-quantity`` of NIID-Bench (Li, Diao, Chen, He, ICDE 2022). Redrawn until no client has fewer than ``min_size``.
+``iid-diff-quantity`` of NIID-Bench (Li, Diao, Chen, He, ICDE 2022). Redrawn until no client has
+fewer than ``min_size``.
 """
 
 from __future__ import annotations
@@ -23,7 +25,14 @@ def quantity(
 ) -> Partition:
     """Dirichlet sizes, IID labels."""
     check(pool, clients, "quantity")
-    rule = Rule("partition quantity", alpha, balance=False, min_size=min_size, max_tries=max_tries, repair=repair)
+    rule = Rule(
+        "partition quantity",
+        alpha,
+        balance=False,
+        min_size=min_size,
+        max_tries=max_tries,
+        repair=repair,
+    )
     one_class = Pool(np.zeros(pool.size, np.int64), 1)
     counts, tries, moved = draw(one_class.class_sizes, clients, rng, rule)
     return deal(one_class, counts, rng, tries=tries, moved=moved)

@@ -1,10 +1,11 @@
 """Draw label-Dirichlet count matrices until one has no client that is too small (METHODS 1.2).
 
-Works on counts, never on example numbers, and on many attempts at once. A Dirichlet draw over K clients is made of K
-independent Gamma(alpha) variables; here their logarithms are drawn, using Gamma(alpha) = Gamma(alpha + 1) * U^(1/alpha). So a
-share can be as small as exp(-1/alpha) without becoming 0, and "renormalise over the clients that are still open" is a masked
-softmax that always has a largest term: the redraw on underflow that METHODS asks for is never needed, and no loop depends on
-luck.
+Works on counts, never on example numbers, and on many attempts at once. A Dirichlet draw over K
+clients is made of K independent Gamma(alpha) variables; here their logarithms are drawn, using
+Gamma(alpha) = Gamma(alpha + 1) * U^(1/alpha). So a share can be as small as exp(-1/alpha) without
+becoming 0, and "renormalise over the clients that are still open" is a masked softmax that always
+has a largest term: the redraw on underflow that METHODS asks for is never needed, and no loop
+depends on luck.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from ...errors import DataError, InfeasiblePartition
 from ...types import Bools, Floats, Ints
 
 Repair: TypeAlias = Literal["none", "move"]
-MAX_BATCH = 64  # attempts drawn at once; one (64, K, C) batch of logarithms is 0.5 MB at K = 100, C = 10
+# attempts drawn at once; one (64, K, C) batch of logarithms is 0.5 MB at K = 100, C = 10
+MAX_BATCH = 64
 MAX_CELLS = 1_000_000  # but never more numbers than this
 MIN_ALPHA = 1e-9
 
@@ -38,7 +40,9 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Several independent attempts. Kept class by class, as drawn: only the attempt that is used becomes a (K, C) table."""
+    """Several independent attempts. Kept class by class, as drawn: only the attempt that is used
+    becomes a (K, C) table.
+    """
 
     dealt: Floats  # (C, attempts, K) examples of the step-th class of each attempt's order
     orders: Ints  # (attempts, C)
@@ -51,7 +55,9 @@ class Batch:
         return table
 
 
-def draw(class_sizes: Ints, clients: int, rng: np.random.Generator, rule: Rule) -> tuple[Ints, int, int]:
+def draw(
+    class_sizes: Ints, clients: int, rng: np.random.Generator, rule: Rule
+) -> tuple[Ints, int, int]:
     """An accepted (K, C) count matrix, the number of tries and the number of examples moved."""
     check_rule(rule)
     possible = clients * rule.min_size <= class_sizes.sum()
@@ -73,7 +79,9 @@ def draw(class_sizes: Ints, clients: int, rng: np.random.Generator, rule: Rule) 
     raise _infeasible(rule, best, tries, possible)
 
 
-def attempt(class_sizes: Ints, clients: int, attempts: int, rng: np.random.Generator, rule: Rule) -> Batch:
+def attempt(
+    class_sizes: Ints, clients: int, attempts: int, rng: np.random.Generator, rule: Rule
+) -> Batch:
     """Independent attempts, all at once."""
     num_classes, full = len(class_sizes), class_sizes.sum() / clients
     logs = log_gamma(np.full((num_classes, attempts, clients), rule.alpha), rng)
@@ -96,18 +104,21 @@ def log_gamma(shape: Floats, rng: np.random.Generator) -> Floats:
 
 
 def cut(logs: Floats, still_open: Bools, sizes: Ints) -> Floats:
-    """Cut ``sizes`` examples at floor(cumulative share * size), shares taken over the open clients only.
+    """Cut ``sizes`` examples at floor(cumulative share * size), shares taken over the open clients
+    only.
 
     >>> cut(np.log([[1.0, 1.0, 2.0]]), np.array([[True, False, True]]), np.array([10])).tolist()
     [[3.0, 0.0, 7.0]]
     """
     heights = np.where(still_open, logs, -np.inf)
-    top = heights.max(axis=1, keepdims=True)  # -inf when nobody is open: then no examples are left to deal
+    # -inf when nobody is open: then no examples are left to deal
+    top = heights.max(axis=1, keepdims=True)
     heights -= np.where(np.isfinite(top), top, 0.0)
     np.exp(heights, out=heights)
     np.cumsum(heights, axis=1, out=heights)
     last = np.where(heights[:, -1:] > 0, heights[:, -1:], 1.0)
-    heights /= last  # divide first: the top becomes exactly 1, so the last open client gets the whole rest
+    # divide first: the top becomes exactly 1, so the last open client gets the whole rest
+    heights /= last
     heights *= sizes[:, None]
     np.floor(heights, out=heights)
     heights[:, 1:] -= heights[:, :-1].copy()
@@ -115,7 +126,8 @@ def cut(logs: Floats, still_open: Bools, sizes: Ints) -> Floats:
 
 
 def move(counts: Ints, min_size: int) -> tuple[Ints, int]:
-    """Fill every client up to ``min_size`` from the largest client's largest class, again and again.
+    """Fill every client up to ``min_size`` from the largest client's largest class, again and
+    again.
 
     >>> move(np.array([[0, 1], [9, 4]]), 3)
     (array([[2, 1],
@@ -138,15 +150,23 @@ def move(counts: Ints, min_size: int) -> tuple[Ints, int]:
 def check_rule(rule: Rule) -> None:
     """Refuse options that make no sense."""
     if not MIN_ALPHA <= rule.alpha < np.inf:
-        raise DataError(rule.where, f"alpha = {rule.alpha}", f"It must be a number of at least {MIN_ALPHA}")
+        raise DataError(
+            rule.where, f"alpha = {rule.alpha}", f"It must be a number of at least {MIN_ALPHA}"
+        )
     if rule.min_size < 0 or rule.max_tries < 1:
-        raise DataError(rule.where, f"min_size = {rule.min_size}, max_tries = {rule.max_tries}", "Use 0 or more, 1 or more")
+        raise DataError(
+            rule.where,
+            f"min_size = {rule.min_size}, max_tries = {rule.max_tries}",
+            "Use 0 or more, 1 or more",
+        )
     if rule.repair not in ("none", "move"):
         raise DataError(rule.where, f"repair = '{rule.repair}'", "Use 'none' or 'move'")
 
 
 def _batch(tries: int, cells: int) -> int:
-    """1, 1, 2, 4, ... attempts at a time: the first try is usually good, and a thousand should go fast."""
+    """1, 1, 2, 4, ... attempts at a time: the first try is usually good, and a thousand should
+    go fast.
+    """
     return max(1, min(tries, MAX_BATCH, MAX_CELLS // cells))
 
 
@@ -157,5 +177,9 @@ def _infeasible(rule: Rule, best: Ints, tries: int, possible: bool) -> Infeasibl
         if possible
         else f"{len(best)} clients of {rule.min_size} examples need {len(best) * rule.min_size}, there are {best.sum()}"
     )
-    remedy = "Raise alpha, lower min_size or clients, or set repair = 'move'" if possible else "Lower min_size or clients"
+    remedy = (
+        "Raise alpha, lower min_size or clients, or set repair = 'move'"
+        if possible
+        else "Lower min_size or clients"
+    )
     return InfeasiblePartition(rule.where, what, remedy, best=best)

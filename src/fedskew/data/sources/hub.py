@@ -1,4 +1,6 @@
-"""Images from the Hugging Face hub, for people who have its ``datasets`` library; checked like every other source."""
+"""Images from the Hugging Face hub, for people who have its ``datasets`` library; checked like
+every other source.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,18 @@ def read_hub(hub: Hub) -> Arrays:
     try:
         library = importlib.import_module("datasets")
     except ImportError as error:
-        raise DataError(f"hub {hub.repository}", "the datasets library is not installed", "pip install datasets") from error
+        raise DataError(
+            f"hub {hub.repository}", "the datasets library is not installed", "pip install datasets"
+        ) from error
     try:
         splits = library.load_dataset(hub.repository)
         (x, y), (x_test, y_test) = (_arrays(splits[part], hub) for part in ("train", "test"))
     except Exception as error:  # the library raises its own, requests' and the file system's errors
-        raise DataError(f"hub {hub.repository}", f"cannot be loaded ({error})", "Check that the network is there") from error
+        raise DataError(
+            f"hub {hub.repository}",
+            f"cannot be loaded ({error})",
+            "Check that the network is there",
+        ) from error
     return Arrays(x, y, x_test, y_test)
 
 

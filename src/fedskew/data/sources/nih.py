@@ -1,7 +1,9 @@
-"""NIH ChestX-ray14: the label table of all 112,120 X-rays, and a folder's sample of small images (Wang et al., CVPR 2017).
+"""NIH ChestX-ray14: the label table of all 112,120 X-rays, and a folder's sample of small images
+(Wang et al., CVPR 2017).
 
-Only X-rays with exactly one of the 14 findings are kept (METHODS 11.4: an image then has one label), and ``patient`` names
-natural clients. Classes that do not occur are dropped. Cite Wang et al. and acknowledge the NIH Clinical Center.
+Only X-rays with exactly one of the 14 findings are kept (METHODS 11.4: an image then has one
+label), and ``patient`` names natural clients. Classes that do not occur are dropped. Cite Wang et
+al. and acknowledge the NIH Clinical Center.
 """
 
 from __future__ import annotations
@@ -25,7 +27,15 @@ TABLE = "Data_Entry_2017_v2020.csv"
 TABLE_SHA256 = "dc1d2df67fdc1c5a7601d48699cda2b13dc2c4841488b4183dcf04884dbaca11"  # unpacked
 FINDINGS = (
     *("Atelectasis", "Cardiomegaly", "Effusion", "Infiltration", "Mass", "Nodule", "Pneumonia"),
-    *("Pneumothorax", "Consolidation", "Edema", "Emphysema", "Fibrosis", "Pleural_Thickening", "Hernia"),
+    *(
+        "Pneumothorax",
+        "Consolidation",
+        "Edema",
+        "Emphysema",
+        "Fibrosis",
+        "Pleural_Thickening",
+        "Hernia",
+    ),
 )
 LICENSE = "free to use with attribution (NIH Clinical Center)"
 LABELS_INFO = Info(
@@ -94,7 +104,9 @@ def read_images(folder: Path) -> Dataset:
     )
 
 
-def drop_absent(labels: NDArray[np.int64], num_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def drop_absent(
+    labels: NDArray[np.int64], num_classes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Labels renumbered over the classes that occur, and which those are.
 
     >>> [a.tolist() for a in drop_absent(np.array([4, 1, 4]), 6)]
@@ -108,10 +120,16 @@ def _unpack(path: Path) -> bytes:
     try:
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"file {path}", f"cannot be unpacked ({error})", "Fetch it again") from error
+        raise DataError(
+            f"file {path}", f"cannot be unpacked ({error})", "Fetch it again"
+        ) from error
     found = hashlib.sha256(text).hexdigest()
     if found != TABLE_SHA256:
-        raise DataError("data nih_labels", f"{TABLE} has SHA-256 {found}, not {TABLE_SHA256}", "It is damaged: fetch it again")
+        raise DataError(
+            "data nih_labels",
+            f"{TABLE} has SHA-256 {found}, not {TABLE_SHA256}",
+            "It is damaged: fetch it again",
+        )
     return text
 
 
@@ -119,6 +137,10 @@ LABELS = Source(
     info=LABELS_INFO,
     find=find_labels,
     read=read_labels,
-    package=Package("pip", "torchxrayvision==1.5.7", 29_002_185, f"torchxrayvision/data/{TABLE}.gz"),
+    package=Package(
+        "pip", "torchxrayvision==1.5.7", 29_002_185, f"torchxrayvision/data/{TABLE}.gz"
+    ),
 )
-IMAGES = Source(info=IMAGES_INFO, find=lambda folder: find_one(folder, "nih_cxr14*.npz"), read=read_images)
+IMAGES = Source(
+    info=IMAGES_INFO, find=lambda folder: find_one(folder, "nih_cxr14*.npz"), read=read_images
+)

@@ -53,7 +53,9 @@ class Hub:
 
 @dataclass(frozen=True)
 class Source:
-    """How to get one dataset. ``find`` lists its files in a folder (empty = not there), ``read`` turns them into a dataset."""
+    """How to get one dataset. ``find`` lists its files in a folder (empty = not there), ``read``
+    turns them into a dataset.
+    """
 
     info: Info
     find: Callable[[Path], list[Path]]
@@ -68,10 +70,13 @@ class Source:
 def read_npz(path: Path, keys: tuple[str, ...]) -> list[NDArray[Any]]:
     """The named arrays of one .npz file."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as packed:  # opened here, or a bad file stays open
+        # opened here, or a bad file stays open
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as packed:
             return [packed[key] for key in keys]
     except (OSError, KeyError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise DataError(f"file {path}", f"cannot be read ({error})", f"It needs the arrays {', '.join(keys)}") from error
+        raise DataError(
+            f"file {path}", f"cannot be read ({error})", f"It needs the arrays {', '.join(keys)}"
+        ) from error
 
 
 def find_one(folder: Path, pattern: str) -> list[Path]:
@@ -79,5 +84,7 @@ def find_one(folder: Path, pattern: str) -> list[Path]:
     found = sorted(folder.glob(pattern))
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
-        raise DataError(f"folder {folder}", f"several files fit {pattern}: {names}", "Keep one of them there")
+        raise DataError(
+            f"folder {folder}", f"several files fit {pattern}: {names}", "Keep one of them there"
+        )
     return found

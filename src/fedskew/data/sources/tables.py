@@ -1,8 +1,9 @@
 """Two tables with natural clients, read from a Parquet file in a folder you name.
 
-ACSIncome: does a person earn more than 50,000 dollars (Ding, Hardt, Miller, Schmidt, NeurIPS 2021, from the US census)?
-Serengeti: which animal is on a camera-trap picture, guessed from when and where it was taken (Swanson et al. 2015).
-Columns that tell the label (PINCP; decision, determination, label_name) and the survey weight PWGTP are never features.
+ACSIncome: does a person earn more than 50,000 dollars (Ding, Hardt, Miller, Schmidt, NeurIPS 2021,
+from the US census)? Serengeti: which animal is on a camera-trap picture, guessed from when and
+where it was taken (Swanson et al. 2015). Columns that tell the label (PINCP; decision,
+determination, label_name) and the survey weight PWGTP are never features.
 """
 
 from __future__ import annotations
@@ -53,28 +54,46 @@ def read_parquet(folder: Path, pattern: str, columns: tuple[str, ...]) -> tuple[
     try:
         import pandas as pd
     except ImportError as error:
-        raise DataError(f"folder {folder}", "pandas is not installed", "pip install 'fedskew[tables]'") from error
+        raise DataError(
+            f"folder {folder}", "pandas is not installed", "pip install 'fedskew[tables]'"
+        ) from error
     path = find_one(folder, pattern)[0]
     try:
         return path, pd.read_parquet(path, columns=list(columns))
-    except (OSError, ValueError, KeyError, ImportError) as error:  # pyarrow's errors are OSErrors, ValueErrors or KeyErrors
+    # pyarrow's errors are OSErrors, ValueErrors or KeyErrors
+    except (OSError, ValueError, KeyError, ImportError) as error:
         raise DataError(
-            f"file {path}", f"cannot be read ({str(error)[:200]})", f"It needs the columns {', '.join(columns)}"
+            f"file {path}",
+            f"cannot be read ({str(error)[:200]})",
+            f"It needs the columns {', '.join(columns)}",
         ) from error
 
 
 def read_acsincome(folder: Path) -> Dataset:
-    """The ten folktables columns as raw codes; ``STATE`` and ``PUMA`` (made unique with its state) name clients."""
-    path, table = read_parquet(folder, "acsincome*.parquet", ("STATE", "PUMA", "label", *ACS_FEATURES))
+    """The ten folktables columns as raw codes; ``STATE`` and ``PUMA`` (made unique with its
+    state) name clients.
+    """
+    path, table = read_parquet(
+        folder, "acsincome*.parquet", ("STATE", "PUMA", "label", *ACS_FEATURES)
+    )
     state = table["STATE"].astype(str).to_numpy(dtype=np.str_)
     puma = np.array([f"{s}-{p:05d}" for s, p in zip(state, table["PUMA"].tolist(), strict=True)])
-    return _table("acsincome", ACS_INFO, path, table, ACS_FEATURES, ("up to 50k", "above 50k"), {"STATE": state, "PUMA": puma})
+    return _table(
+        "acsincome",
+        ACS_INFO,
+        path,
+        table,
+        ACS_FEATURES,
+        ("up to 50k", "above 50k"),
+        {"STATE": state, "PUMA": puma},
+    )
 
 
 def read_serengeti(folder: Path) -> Dataset:
     """Season, camera grid cell, film roll, frame and animal count; ``site`` names clients.
 
-    Rows without a roll number (2 of 20,172) are dropped. The animal count is 0 exactly for the class ``blank``.
+    Rows without a roll number (2 of 20,172) are dropped. The animal count is 0 exactly for the
+    class ``blank``.
     """
     wanted = ("site", "label", "label_name", *SERENGETI_FEATURES)
     path, table = read_parquet(folder, "serengeti*.parquet", wanted)
@@ -82,7 +101,15 @@ def read_serengeti(folder: Path) -> Dataset:
     named = table[["label", "label_name"]].drop_duplicates().sort_values("label")
     table = table.assign(site_col=[ord(letter[0]) - ord("A") for letter in table["site_col"]])
     site = table["site"].to_numpy(dtype=np.str_)
-    return _table("serengeti", SERENGETI_INFO, path, table, SERENGETI_FEATURES, tuple(named["label_name"]), {"site": site})
+    return _table(
+        "serengeti",
+        SERENGETI_INFO,
+        path,
+        table,
+        SERENGETI_FEATURES,
+        tuple(named["label_name"]),
+        {"site": site},
+    )
 
 
 def _table(
@@ -96,7 +123,9 @@ def _table(
 ) -> Dataset:
     labels = table["label"].to_numpy(dtype=np.int64)
     labels, present = drop_absent(labels, int(labels.max(initial=0)) + 1)
-    names = class_names if len(class_names) == len(present) else tuple(class_names[c] for c in present)
+    names = (
+        class_names if len(class_names) == len(present) else tuple(class_names[c] for c in present)
+    )
     return from_arrays(
         table[list(features)].to_numpy(dtype=np.float32),
         labels,
@@ -110,5 +139,11 @@ def _table(
     )
 
 
-ACSINCOME = Source(info=ACS_INFO, find=lambda folder: find_one(folder, "acsincome*.parquet"), read=read_acsincome)
-SERENGETI = Source(info=SERENGETI_INFO, find=lambda folder: find_one(folder, "serengeti*.parquet"), read=read_serengeti)
+ACSINCOME = Source(
+    info=ACS_INFO, find=lambda folder: find_one(folder, "acsincome*.parquet"), read=read_acsincome
+)
+SERENGETI = Source(
+    info=SERENGETI_INFO,
+    find=lambda folder: find_one(folder, "serengeti*.parquet"),
+    read=read_serengeti,
+)

@@ -1,9 +1,12 @@
-"""Two sets of short texts, read from a Parquet file in a folder you name; the texts themselves never enter a dataset.
+"""Two sets of short texts, read from a Parquet file in a folder you name; the texts themselves
+never enter a dataset.
 
-Sentiment140: is a tweet positive or negative (Go, Bhayani, Huang 2009)? The neutral tweets of its test file are left out, as
-no training tweet is neutral (METHODS 10). Amazon: which of six departments a review belongs to (Kashnitsky, Kaggle); the title
-and the finer categories are not used. Every word has a number here; the 10,000 that a model sees are the most frequent ones of
-the training clients' texts and are chosen when clients are built (:func:`fedskew.data.text.fit_vocabulary`).
+Sentiment140: is a tweet positive or negative (Go, Bhayani, Huang 2009)? The neutral tweets of its
+test file are left out, as no training tweet is neutral (METHODS 10). Amazon: which of six
+departments a review belongs to (Kashnitsky, Kaggle); the title and the finer categories are not
+used. Every word has a number here; the 10,000 that a model sees are the most frequent ones of the
+training clients' texts and are chosen when clients are built
+(:func:`fedskew.data.text.fit_vocabulary`).
 """
 
 from __future__ import annotations
@@ -24,7 +27,14 @@ from .tables import read_parquet
 
 VOCAB_SIZE = 10_000
 LENGTHS = {"sent140": 40, "amazon": 100}  # words kept of a text
-AMAZON_CLASSES = ("health personal care", "toys games", "beauty", "pet supplies", "baby products", "grocery gourmet food")
+AMAZON_CLASSES = (
+    "health personal care",
+    "toys games",
+    "beauty",
+    "pet supplies",
+    "baby products",
+    "grocery gourmet food",
+)
 SENT140_INFO = Info(
     title="Sentiment140 tweets, negative or positive (100,000 of them)",
     examples=100_000,
@@ -51,7 +61,9 @@ AMAZON_INFO = Info(
 
 @dataclass(frozen=True)
 class Texts:
-    """Raw texts and labels, for whoever builds a vocabulary of their own (from the training clients only, say)."""
+    """Raw texts and labels, for whoever builds a vocabulary of their own (from the training
+    clients only, say).
+    """
 
     texts: list[str]
     labels: Ints
@@ -65,7 +77,9 @@ def read_texts(name: str, folder: Path) -> Texts:
 
 
 def encode_texts(raw: Texts, length: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Numbers of the words of the training and the test texts, and how many there are; no word is left out."""
+    """Numbers of the words of the training and the test texts, and how many there are; no word
+    is left out.
+    """
     train, test = [tokenise(t) for t in raw.texts], [tokenise(t) for t in raw.test_texts]
     numbers = build_vocabulary([*train, *test], sys.maxsize)
     return encode(train, numbers, length), encode(test, numbers, length), len(numbers) + FIRST_WORD
@@ -75,7 +89,11 @@ def read(name: str, folder: Path) -> Dataset:
     """The dataset as token ids."""
     raw = read_texts(name, folder)
     x, x_test, words = encode_texts(raw, LENGTHS[name])
-    info, names = (SENT140_INFO, ("negative", "positive")) if name == "sent140" else (AMAZON_INFO, AMAZON_CLASSES)
+    info, names = (
+        (SENT140_INFO, ("negative", "positive"))
+        if name == "sent140"
+        else (AMAZON_INFO, AMAZON_CLASSES)
+    )
     return from_arrays(
         x,
         raw.labels,
@@ -94,22 +112,38 @@ def read(name: str, folder: Path) -> Dataset:
 
 def _sent140(folder: Path) -> Texts:
     path, table = read_parquet(folder, "sent140*.parquet", ("split", "polarity", "text"))
-    polarity, split = table["polarity"].to_numpy(dtype=np.int64), table["split"].astype(str).to_numpy(dtype=np.str_)
+    polarity, split = (
+        table["polarity"].to_numpy(dtype=np.int64),
+        table["split"].astype(str).to_numpy(dtype=np.str_),
+    )
     if not np.isin(polarity, (0, 2, 4)).all():
-        raise DataError(f"file {path}", "polarity is not always 0, 2 or 4", "Bring the original labels")
+        raise DataError(
+            f"file {path}", "polarity is not always 0, 2 or 4", "Bring the original labels"
+        )
     texts = table["text"].astype(str).to_numpy(dtype=object)
     train, test = (np.flatnonzero((split == part) & (polarity != 2)) for part in ("train", "test"))
-    return Texts(texts[train].tolist(), polarity[train] // 4, texts[test].tolist(), polarity[test] // 4)
+    return Texts(
+        texts[train].tolist(), polarity[train] // 4, texts[test].tolist(), polarity[test] // 4
+    )
 
 
 def _amazon(folder: Path) -> Texts:
     _, table = read_parquet(folder, "amazon*.parquet", ("text", "label"))
-    return Texts(table["text"].astype(str).tolist(), table["label"].to_numpy(dtype=np.int64), [], np.zeros(0, np.int64))
+    return Texts(
+        table["text"].astype(str).tolist(),
+        table["label"].to_numpy(dtype=np.int64),
+        [],
+        np.zeros(0, np.int64),
+    )
 
 
 SENT140 = Source(
-    info=SENT140_INFO, find=lambda folder: find_one(folder, "sent140*.parquet"), read=lambda folder: read("sent140", folder)
+    info=SENT140_INFO,
+    find=lambda folder: find_one(folder, "sent140*.parquet"),
+    read=lambda folder: read("sent140", folder),
 )
 AMAZON = Source(
-    info=AMAZON_INFO, find=lambda folder: find_one(folder, "amazon*.parquet"), read=lambda folder: read("amazon", folder)
+    info=AMAZON_INFO,
+    find=lambda folder: find_one(folder, "amazon*.parquet"),
+    read=lambda folder: read("amazon", folder),
 )

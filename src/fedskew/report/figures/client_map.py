@@ -1,5 +1,7 @@
-"""Map of the clients: near means alike. Principal components of the square roots of the label proportions, so that straight
-distance on the full set of axes is the Hellinger distance (times the square root of two)."""
+"""Map of the clients: near means alike. Principal components of the square roots of the label
+proportions, so that straight distance on the full set of axes is the Hellinger distance (times the
+square root of two).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from numpy.typing import NDArray
 
 from fedskew.measure.counts import plural
 from fedskew.measure.measurement import Measurement
-from fedskew.report.figures.style import COLOURS, GREY, INK, SOFT, cluster_colours, new_figure, title
+from fedskew.report.figures.style import (
+    COLOURS,
+    GREY,
+    INK,
+    SOFT,
+    cluster_colours,
+    new_figure,
+    title,
+)
 from fedskew.types import Floats, Ints
 
 if TYPE_CHECKING:
@@ -25,7 +35,8 @@ CELLS = 110  # above, a dot stands for a cell of a grid with this many cells alo
 def principal_plane(points: Floats) -> tuple[Floats, Floats]:
     """(K, 2) coordinates on the two main axes, and the share of the variance each explains.
 
-    The sign of an axis is free: its largest loading is made positive, so that a map does not flip between machines.
+    The sign of an axis is free: its largest loading is made positive, so that a map does not flip
+    between machines.
     """
     centred = points - points.mean(axis=0)
     values, vectors = np.linalg.eigh(centred.T @ centred)
@@ -52,7 +63,9 @@ def draw_map(found: Measurement) -> Figure:
         _draw_cells(axes, places, labels, colours)
     _number_clusters(axes, places, labels, named)
     for axis, share, which in zip((axes.xaxis, axes.yaxis), shares, ("1st", "2nd"), strict=True):
-        axis.set_label_text(f"{which} principal component of √proportions ({100 * share:.0f} % of the variance)")
+        axis.set_label_text(
+            f"{which} principal component of √proportions ({100 * share:.0f} % of the variance)"
+        )
     axes.margins(0.08)
     axes.set_aspect("equal", adjustable="datalim")
     left = grouping.clustering.k - len(named)
@@ -67,7 +80,9 @@ def _colours(labels: Ints, colours: list[str]) -> list[str]:
 
 
 def _draw_places(axes: Axes, places: Floats, labels: Ints, colours: list[str]) -> None:
-    """One marker per distinct place and cluster: clients with the same labels lie on top of each other."""
+    """One marker per distinct place and cluster: clients with the same labels lie on top of each
+    other.
+    """
     grid = np.column_stack([np.round(places / max(float(np.ptp(places)), 1e-12), 3), labels])
     _, first, sizes = np.unique(grid, axis=0, return_index=True, return_counts=True)
     marker = _markers(labels)[first]
@@ -89,28 +104,45 @@ def _draw_places(axes: Axes, places: Floats, labels: Ints, colours: list[str]) -
 
 
 def _markers(labels: Ints) -> NDArray[np.str_]:
-    """Circles for the first round through the palette, squares for the second, triangles for what is grey."""
+    """Circles for the first round through the palette, squares for the second, triangles for
+    what is grey.
+    """
     _, named = cluster_colours(labels)
     shape = dict.fromkeys(named[: len(COLOURS)], "o") | dict.fromkeys(named[len(COLOURS) :], "s")
     return np.array([shape.get(cluster, "^") for cluster in labels.tolist()])
 
 
 def _draw_cells(axes: Axes, places: Floats, labels: Ints, colours: list[str]) -> None:
-    """Many clients: a dot per grid cell, larger for more clients (logarithmic), coloured by the most frequent cluster."""
+    """Many clients: a dot per grid cell, larger for more clients (logarithmic), coloured by the
+    most frequent cluster.
+    """
     size = max(float(np.ptp(places, axis=0).max()), 1e-12) / CELLS
     cells, own = np.unique(np.floor(places / size).astype(np.int64), axis=0, return_inverse=True)
     crowd = np.bincount(own.reshape(-1))
-    pairs, members = np.unique(np.column_stack([own.reshape(-1), labels]), axis=0, return_counts=True)
-    winner = np.lexsort((members, pairs[:, 0]))[np.searchsorted(np.sort(pairs[:, 0]), np.arange(len(cells)), side="right") - 1]
+    pairs, members = np.unique(
+        np.column_stack([own.reshape(-1), labels]), axis=0, return_counts=True
+    )
+    winner = np.lexsort((members, pairs[:, 0]))[
+        np.searchsorted(np.sort(pairs[:, 0]), np.arange(len(cells)), side="right") - 1
+    ]
     full = 330.0 / CELLS  # points: the axes are about 330 wide
     area = full**2 * (0.3 + 0.7 * np.log1p(crowd) / np.log1p(crowd.max()))
     middle = (cells + 0.5) * size
-    axes.scatter(middle[:, 0], middle[:, 1], s=area, c=_colours(pairs[winner, 1], colours), linewidths=0, rasterized=True)
+    axes.scatter(
+        middle[:, 0],
+        middle[:, 1],
+        s=area,
+        c=_colours(pairs[winner, 1], colours),
+        linewidths=0,
+        rasterized=True,
+    )
     _corner(axes, f"a dot: 1 to {crowd.max():,} clients (logarithmic)")
 
 
 def _corner(axes: Axes, text: str) -> None:
-    axes.text(1, 0.01, text, transform=axes.transAxes, ha="right", va="bottom", color=SOFT, fontsize=7)
+    axes.text(
+        1, 0.01, text, transform=axes.transAxes, ha="right", va="bottom", color=SOFT, fontsize=7
+    )
 
 
 def _number_clusters(axes: Axes, places: Floats, labels: Ints, named: list[int]) -> None:
@@ -124,5 +156,14 @@ def _number_clusters(axes: Axes, places: Floats, labels: Ints, named: list[int])
         if (np.abs(taken - middle) < apart).all(axis=1).any():
             continue  # the larger cluster there keeps its number
         taken = np.vstack([taken, middle])
-        text: Any = {"fontsize": 9, "fontweight": "bold", "color": INK, "path_effects": halo, "ha": "center", "va": "center"}
-        axes.annotate(str(cluster), tuple(middle.tolist()), xytext=(6, 7), textcoords="offset points", **text)
+        text: Any = {
+            "fontsize": 9,
+            "fontweight": "bold",
+            "color": INK,
+            "path_effects": halo,
+            "ha": "center",
+            "va": "center",
+        }
+        axes.annotate(
+            str(cluster), tuple(middle.tolist()), xytext=(6, 7), textcoords="offset points", **text
+        )

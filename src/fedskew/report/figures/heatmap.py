@@ -1,4 +1,6 @@
-"""Label heat map: a column per client, sorted by cluster; dark = much of the client's data has this label."""
+"""Label heat map: a column per client, sorted by cluster; dark = much of the client's data has
+this label.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,17 @@ import numpy as np
 
 from fedskew.measure.counts import plural
 from fedskew.measure.measurement import Measurement
-from fedskew.report.figures.style import GREY, INK, SOFT, cluster_colours, is_dark, new_figure, short, title, whole_numbers
+from fedskew.report.figures.style import (
+    GREY,
+    INK,
+    SOFT,
+    cluster_colours,
+    is_dark,
+    new_figure,
+    short,
+    title,
+    whole_numbers,
+)
 from fedskew.types import Floats, Ints
 
 if TYPE_CHECKING:
@@ -31,7 +43,8 @@ class Bands:
 
 
 def sort_clients(rows: Floats, labels: Ints) -> Ints:
-    """Positions of the clients: clusters by their main label, clients in a cluster by theirs and how much they have of it.
+    """Positions of the clients: clusters by their main label, clients in a cluster by theirs and
+    how much they have of it.
 
     >>> sort_clients(np.array([[0, 1.0], [1, 0], [0.4, 0.6]]), np.array([0, 1, 0]))
     array([1, 0, 2])
@@ -40,18 +53,24 @@ def sort_clients(rows: Floats, labels: Ints) -> Ints:
     sums = np.zeros((len(groups), rows.shape[1]))
     np.add.at(sums, own, rows)
     main, share = rows.argmax(axis=1), rows.max(axis=1)
-    rank = np.lexsort((groups, sums.argmax(axis=1), groups < 0))  # clients without a cluster come last
+    # clients without a cluster come last
+    rank = np.lexsort((groups, sums.argmax(axis=1), groups < 0))
     place = np.argsort(rank)
     return np.lexsort((-share, main, place[own]))
 
 
 def make_bands(rows: Floats, labels: Ints, most: int = MOST_BANDS) -> Bands:
-    """Rows and labels in sorted order cut into at most about ``most`` bands; no band crosses a cluster if that is possible."""
+    """Rows and labels in sorted order cut into at most about ``most`` bands; no band crosses a
+    cluster if that is possible.
+    """
     starts = np.flatnonzero(np.diff(labels, prepend=labels[0] - 1))
     cluster_edges = np.append(starts, len(labels))
     cuts = cluster_edges if len(starts) <= most else np.array([0, len(labels)])
     wanted = np.maximum(1, np.round(most * np.diff(cuts) / len(labels))).astype(int)
-    pieces = [np.linspace(a, b, min(n, b - a) + 1)[:-1] for a, b, n in zip(cuts[:-1], cuts[1:], wanted, strict=True)]
+    pieces = [
+        np.linspace(a, b, min(n, b - a) + 1)[:-1]
+        for a, b, n in zip(cuts[:-1], cuts[1:], wanted, strict=True)
+    ]
     edges = np.append(np.concatenate(pieces).astype(np.int64), len(labels))
     means = np.add.reduceat(rows, edges[:-1], axis=0) / np.diff(edges)[:, None]
     return Bands(edges, means, cluster_edges, labels[starts])
@@ -66,7 +85,9 @@ def draw_heatmap(found: Measurement) -> Figure:
     num_labels = rows.shape[1]
     height = float(np.clip(1.7 + 0.21 * min(num_labels, 40), 2.8, 9.0))
     figure = new_figure(8.5, height)
-    strip, axes = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (0.24, height - 1.2)})
+    strip, axes = figure.subplots(
+        2, 1, sharex=True, gridspec_kw={"height_ratios": (0.24, height - 1.2)}
+    )
     image = axes.pcolormesh(
         bands.edges,
         np.arange(num_labels + 1),
@@ -93,7 +114,9 @@ def draw_heatmap(found: Measurement) -> Figure:
 
 
 def _top(bands: Bands) -> float:
-    """The darkest colour: the largest share shown, in tenths, so that pale federations can be read too."""
+    """The darkest colour: the largest share shown, in tenths, so that pale federations can be
+    read too.
+    """
     return float(np.ceil(np.round(bands.rows.max() * 10, 6)) / 10)
 
 
@@ -117,11 +140,23 @@ def _draw_strip(strip: Axes, bands: Bands, labels: Ints) -> None:
         edgecolor="white",
         linewidth=0.8 if len(widths) <= 60 else 0,
     )
-    for left, width, cluster in zip(bands.cluster_edges, widths, bands.clusters.tolist(), strict=False):
+    for left, width, cluster in zip(
+        bands.cluster_edges, widths, bands.clusters.tolist(), strict=False
+    ):
         if cluster in named and width / whole > 0.012 * len(str(cluster)):
             ink = "white" if is_dark(colours[cluster]) else INK
-            strip.text(left + width / 2, 0.46, str(cluster), ha="center", va="center", fontsize=8, color=ink)
-    strip.text(-0.008, 0.46, "cluster", transform=strip.transAxes, ha="right", va="center", color=SOFT)
+            strip.text(
+                left + width / 2,
+                0.46,
+                str(cluster),
+                ha="center",
+                va="center",
+                fontsize=8,
+                color=ink,
+            )
+    strip.text(
+        -0.008, 0.46, "cluster", transform=strip.transAxes, ha="right", va="center", color=SOFT
+    )
     strip.set_ylim(0, 1)
     strip.set_axis_off()
 

@@ -26,7 +26,9 @@ FIGURES: dict[str, Callable[[Measurement], Figure]] = {
 }
 
 
-def save_figures(found: Measurement, folder: Path, *, on_step: Callable[[str], None] = lambda text: None) -> list[Path]:
+def save_figures(
+    found: Measurement, folder: Path, *, on_step: Callable[[str], None] = lambda text: None
+) -> list[Path]:
     """Draw every figure of :data:`FIGURES` as PNG and SVG; returns the files."""
     paths = []
     with drawing():

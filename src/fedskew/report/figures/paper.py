@@ -1,4 +1,6 @@
-"""Figures of a comparison for papers: learning curves with bands over seeds, and how clients are served (ECDF)."""
+"""Figures of a comparison for papers: learning curves with bands over seeds, and how clients are
+served (ECDF).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ LINES = ("-", "--", ":", "-.")
 
 
 def curve_of(entry: Entry, resource: Resource) -> tuple[Floats, Floats, Floats, Floats]:
-    """(x, mean, low, high) at the evaluations all runs of a method have; the bounds are the 95 % interval of the mean."""
+    """(x, mean, low, high) at the evaluations all runs of a method have; the bounds are the 95 %
+    interval of the mean.
+    """
     series = [
         (known, values, history.spent(resource)[known])
         for history in entry.histories
@@ -37,13 +41,17 @@ def curve_of(entry: Entry, resource: Resource) -> tuple[Floats, Floats, Floats, 
     ]
     length = min(len(known) for known, *_ in series)
     x = np.mean([spent[:length] for *_, spent in series], axis=0)
-    found = [mean_interval(column) for column in np.array([values[:length] for _, values, _ in series]).T]
+    found = [
+        mean_interval(column) for column in np.array([values[:length] for _, values, _ in series]).T
+    ]
     low = np.array([f.mean if np.isnan(f.low) else f.low for f in found])
     high = np.array([f.mean if np.isnan(f.high) else f.high for f in found])
     return x, np.array([f.mean for f in found]), low, high
 
 
-def draw_curves(comparison: Comparison, *, x: Resource = "rounds", width: float = 5.0, height: float = 3.4) -> Figure:
+def draw_curves(
+    comparison: Comparison, *, x: Resource = "rounds", width: float = 5.0, height: float = 3.4
+) -> Figure:
     """Accuracy against a resource, a line per method, mean over seeds with its 95 % interval."""
     with drawing():
         figure = new_figure(width, height)
@@ -52,33 +60,48 @@ def draw_curves(comparison: Comparison, *, x: Resource = "rounds", width: float 
         for number, entry in enumerate(comparison.entries):
             place, mean, low, high = curve_of(entry, x)
             colour, line = _look(number)
-            axes.plot(place / unit, mean, line, color=colour, label=short(entry.label), linewidth=1.4)
+            axes.plot(
+                place / unit, mean, line, color=colour, label=short(entry.label), linewidth=1.4
+            )
             axes.fill_between(place / unit, low, high, color=colour, alpha=0.15, linewidth=0)
         return _finish(figure, axes, label, "accuracy")
 
 
 def draw_ecdf(comparison: Comparison, *, width: float = 5.0, height: float = 3.4) -> Figure:
-    """Share of clients whose accuracy is at most a, pooled over seeds (METHODS 9.7), a line per method; references grey."""
+    """Share of clients whose accuracy is at most a, pooled over seeds (METHODS 9.7), a line per
+    method; references grey.
+    """
     with drawing():
         figure = new_figure(width, height)
         axes = figure.subplots()
         looks = [(entry, _look(number)) for number, entry in enumerate(comparison.entries)]
-        beside = [(entry, (SOFT, LINES[number % len(LINES)])) for number, entry in enumerate(comparison.references or ())]
+        beside = [
+            (entry, (SOFT, LINES[number % len(LINES)]))
+            for number, entry in enumerate(comparison.references or ())
+        ]
         for entry, (colour, line) in looks + beside:
-            values = np.concatenate([np.array(h.clients.get("accuracy", []), np.float64) for h in entry.histories])
+            values = np.concatenate(
+                [np.array(h.clients.get("accuracy", []), np.float64) for h in entry.histories]
+            )
             values = np.sort(values[~np.isnan(values)])
             if len(values):
-                axes.ecdf(values, linestyle=line, color=colour, label=short(entry.label), linewidth=1.4)
+                axes.ecdf(
+                    values, linestyle=line, color=colour, label=short(entry.label), linewidth=1.4
+                )
         axes.set_xlim(0, 1)
         return _finish(figure, axes, "accuracy on the client's own test set", "share of clients")
 
 
 def save_paper_figures(comparison: Comparison, folder: Path) -> list[Path]:
-    """Both figures as PNG and SVG; curves also against every other resource that all runs have an account of."""
+    """Both figures as PNG and SVG; curves also against every other resource that all runs have
+    an account of.
+    """
     figures: dict[str, Callable[[], Figure]] = {"ecdf": lambda: draw_ecdf(comparison)}
     for resource in X_LABELS:
         if not np.isnan(comparison.smallest_total(resource)):
-            figures[f"curves-{resource}"] = lambda resource=resource: draw_curves(comparison, x=resource)  # type: ignore[misc]
+            figures[f"curves-{resource}"] = lambda resource=resource: draw_curves(
+                comparison, x=resource
+            )  # type: ignore[misc]
     with drawing():
         return [path for name, draw in figures.items() for path in save(draw(), folder, name)]
 

@@ -1,4 +1,5 @@
-"""Which labels make the skew: each label's part of WPSI, from clients that have it and from clients that lack it.
+"""Which labels make the skew: each label's part of WPSI, from clients that have it and from clients
+that lack it.
 
 PSI is mostly about absent classes (METHODS 2.11), and the two halves of a bar show it.
 """
@@ -21,7 +22,9 @@ MOST_BARS = 40
 
 
 def halves(found: Measurement) -> tuple[Floats, Floats]:
-    """(C,) parts of WPSI from clients that have the label, and from clients that lack it; together WPSI."""
+    """(C,) parts of WPSI from clients that have the label, and from clients that lack it;
+    together WPSI.
+    """
     table = found.counts.table[found.counts.table.sum(axis=1) > 0]
     sizes = table.sum(axis=1).astype(np.float64)
     rows = table / sizes[:, None]
@@ -40,8 +43,17 @@ def draw_psi(found: Measurement) -> Figure:
     axes = figure.subplots()
     places = np.arange(len(shown))
     absent = np.maximum(absent[shown], 0)
-    axes.barh(places, absent, color=COLOURS[3], height=0.72, label="from clients without this label")
-    axes.barh(places, present[shown], left=absent, color=COLOURS[0], height=0.72, label="from clients with it")
+    axes.barh(
+        places, absent, color=COLOURS[3], height=0.72, label="from clients without this label"
+    )
+    axes.barh(
+        places,
+        present[shown],
+        left=absent,
+        color=COLOURS[0],
+        height=0.72,
+        label="from clients with it",
+    )
     axes.set_yticks(places, names)
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
@@ -52,5 +64,9 @@ def draw_psi(found: Measurement) -> Figure:
     axes.set_axisbelow(True)
     figure.legend(loc="outside lower center", ncols=2)
     more = f", the {MOST_BARS} largest of {len(total)}" if len(total) > MOST_BARS else ""
-    title(axes, f"Which labels make the skew: WPSI {found.figures.wpsi:.3f} by label{more}", found.counts.source)
+    title(
+        axes,
+        f"Which labels make the skew: WPSI {found.figures.wpsi:.3f} by label{more}",
+        found.counts.source,
+    )
     return figure

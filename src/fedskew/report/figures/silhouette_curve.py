@@ -21,31 +21,50 @@ SIZES = (11, 9, 6, 5)  # equal choices lie on top of each other and stay visible
 
 
 def draw_silhouette(found: Measurement) -> Figure:
-    """A line per rule (points where a rule tries parameters rather than numbers of clusters), a large marker at its choice."""
+    """A line per rule (points where a rule tries parameters rather than numbers of clusters), a
+    large marker at its choice.
+    """
     figure = new_figure(7.0, 3.6)
     axes = figure.subplots()
-    drawn = [_draw_rule(axes, grouping, position) for position, grouping in enumerate(found.groupings)]
+    drawn = [
+        _draw_rule(axes, grouping, position) for position, grouping in enumerate(found.groupings)
+    ]
     axes.axhline(0, color=SOFT, linewidth=0.6)
     axes.set_ylabel("mean silhouette")
     axes.set_xlabel("number of clusters")
     if not any(drawn):
-        axes.text(0.5, 0.5, "nothing to choose: one group", ha="center", transform=axes.transAxes, color=SOFT)
+        axes.text(
+            0.5,
+            0.5,
+            "nothing to choose: one group",
+            ha="center",
+            transform=axes.transAxes,
+            color=SOFT,
+        )
         axes.set_xticks([])
     else:
-        _scale(axes, max(max(best_by_count(g)[0].max(initial=2), g.clustering.k) for g in found.groupings))
+        _scale(
+            axes,
+            max(max(best_by_count(g)[0].max(initial=2), g.clustering.k) for g in found.groupings),
+        )
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.6)
-    title(axes, "How many clusters? The best silhouette, the fewest among equals", found.counts.source)
+    title(
+        axes, "How many clusters? The best silhouette, the fewest among equals", found.counts.source
+    )
     return figure
 
 
 def best_by_count(grouping: Grouping) -> tuple[Ints, Floats]:
-    """The numbers of clusters a rule tried and the best silhouette of each; empty if it tried none."""
+    """The numbers of clusters a rule tried and the best silhouette of each; empty if it tried
+    none.
+    """
     curve = grouping.clustering.details.get("curve")
     if curve is None:
         return np.empty(0, np.int64), np.empty(0)
     counts, scores = np.asarray(curve["counts"]), np.asarray(curve["silhouettes"], np.float64)
     usable = np.isfinite(scores) & (counts >= 2)
-    if "noise_fractions" in curve:  # OPTICS, DBSCAN: what leaves too many clients out was never a candidate
+    # OPTICS, DBSCAN: what leaves too many clients out was never a candidate
+    if "noise_fractions" in curve:
         limit = grouping.clustering.details.get("thresholds", {}).get("max_noise")
         usable &= np.asarray(curve["noise_fractions"]) <= (1.0 if limit is None else limit)
     found = np.unique(counts[usable])
@@ -67,7 +86,8 @@ def _draw_rule(axes: Axes, grouping: Grouping, position: int) -> bool:
         markersize=2.5,
         alpha=0.85 if scanned else 0.6,
     )
-    where = int(np.abs(counts - found.k).argmin())  # noise policies and merged clusters may shift the final number a little
+    # noise policies and merged clusters may shift the final number a little
+    where = int(np.abs(counts - found.k).argmin())
     axes.plot(
         [found.k],
         [scores[where]],

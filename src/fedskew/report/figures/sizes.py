@@ -8,7 +8,15 @@ import numpy as np
 
 from fedskew.measure.counts import plural
 from fedskew.measure.measurement import Measurement
-from fedskew.report.figures.style import COLOURS, INK, SOFT, new_figure, title, whole_numbers, with_commas
+from fedskew.report.figures.style import (
+    COLOURS,
+    INK,
+    SOFT,
+    new_figure,
+    title,
+    whole_numbers,
+    with_commas,
+)
 from fedskew.types import Floats
 
 if TYPE_CHECKING:
@@ -19,7 +27,8 @@ MOST_BINS = 40
 
 
 def size_bins(sizes: Floats) -> tuple[Floats, bool]:
-    """(edges, whether they are logarithmic); edges lie between whole numbers, so that no bin is empty by construction.
+    """(edges, whether they are logarithmic); edges lie between whole numbers, so that no bin is
+    empty by construction.
 
     >>> size_bins(np.array([3.0, 3.0]))
     (array([2.5, 3.5]), False)
@@ -40,7 +49,9 @@ def draw_sizes(found: Measurement) -> Figure:
     edges, logarithmic = size_bins(sizes)
     figure = new_figure(7.0, 3.2)
     axes = figure.subplots()
-    heights, _, _ = axes.hist(sizes, bins=edges.tolist(), color=COLOURS[0], edgecolor="white", linewidth=0.4)
+    heights, _, _ = axes.hist(
+        sizes, bins=edges.tolist(), color=COLOURS[0], edgecolor="white", linewidth=0.4
+    )
     if logarithmic:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(with_commas)
@@ -50,13 +61,19 @@ def draw_sizes(found: Measurement) -> Figure:
     whole_numbers(axes.yaxis)
     median = float(np.median(sizes))
     axes.axvline(median, color=COLOURS[3], linewidth=1.6)
-    axes.text(median, float(np.max(heights)) * 1.03, f" median {median:,.0f}", color=INK, va="bottom")
+    axes.text(
+        median, float(np.max(heights)) * 1.03, f" median {median:,.0f}", color=INK, va="bottom"
+    )
     axes.set_ylim(0, float(np.max(heights)) * 1.18)
     axes.set_xlabel("examples of a client" + (" (logarithmic)" if logarithmic else ""))
     axes.set_ylabel("clients")
     axes.grid(axis="y", color=SOFT, alpha=0.2, linewidth=0.6)
     axes.set_axisbelow(True)
     low, high = f"{sizes.min():,.0f}", f"{sizes.max():,.0f}"
-    spread = f"{high} examples each" if low == high else f"{low} to {high} examples, Gini {found.figures.size_gini:.2f}"
+    spread = (
+        f"{high} examples each"
+        if low == high
+        else f"{low} to {high} examples, Gini {found.figures.size_gini:.2f}"
+    )
     title(axes, f"Sizes of {plural(len(sizes), 'client')}: {spread}", found.counts.source)
     return figure

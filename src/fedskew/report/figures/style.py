@@ -1,7 +1,8 @@
-"""One look for every figure: light background, few lines, colours that colour-blind readers can tell apart.
+"""One look for every figure: light background, few lines, colours that colour-blind readers can
+tell apart.
 
-Colours are Paul Tol's "muted" set. Nine colours cannot name fifty clusters, so clusters also carry their number, and beyond
-the 18 largest (twice round the colours) they are grey.
+Colours are Paul Tol's "muted" set. Nine colours cannot name fifty clusters, so clusters also carry
+their number, and beyond the 18 largest (twice round the colours) they are grey.
 """
 
 from __future__ import annotations
@@ -25,7 +26,17 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-COLOURS = ("#332288", "#DDCC77", "#117733", "#CC6677", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499")
+COLOURS = (
+    "#332288",
+    "#DDCC77",
+    "#117733",
+    "#CC6677",
+    "#88CCEE",
+    "#882255",
+    "#44AA99",
+    "#999933",
+    "#AA4499",
+)
 GREY, INK, SOFT = "#BBBBBB", "#222222", "#666666"
 DPI = 150
 
@@ -56,9 +67,12 @@ def drawing() -> Iterator[None]:
     try:
         import matplotlib
     except ImportError as error:
-        raise DataError("--figures", "matplotlib is not installed", "pip install 'fedskew[report]'") from error
+        raise DataError(
+            "--figures", "matplotlib is not installed", "pip install 'fedskew[report]'"
+        ) from error
     with matplotlib.rc_context(RC), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a label in a script the font lacks: a box
+        # a label in a script the font lacks: a box
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
 
 
@@ -77,12 +91,16 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
         _save_png(figure, paths[0])
         figure.savefig(paths[1], dpi=DPI, metadata={"Date": None})
     except OSError as error:
-        raise DataError(str(folder), error.strerror or str(error), "Choose another folder for the figures") from None
+        raise DataError(
+            str(folder), error.strerror or str(error), "Choose another folder for the figures"
+        ) from None
     return paths
 
 
 def _save_png(figure: Figure, path: Path) -> None:
-    """256 colours are enough for these figures and make a file a third as large; Pillow comes with matplotlib."""
+    """256 colours are enough for these figures and make a file a third as large; Pillow comes
+    with matplotlib.
+    """
     from PIL import Image
 
     drawn = BytesIO()
@@ -97,7 +115,9 @@ def title(axes: Axes, text: str, under: str = "") -> None:
     lines = under.count("\n") + 1 if under else 0
     axes.set_title(text, pad=7 + 11 * lines)
     small: Any = {"fontsize": 8, "color": SOFT, "va": "bottom", "linespacing": 1.2}
-    axes.annotate(under, (0, 1), xytext=(0, 5), xycoords="axes fraction", textcoords="offset points", **small)
+    axes.annotate(
+        under, (0, 1), xytext=(0, 5), xycoords="axes fraction", textcoords="offset points", **small
+    )
 
 
 def whole_numbers(axis: Axis) -> None:

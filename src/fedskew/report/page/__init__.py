@@ -1,8 +1,8 @@
 """The report: one HTML file that needs no network, or the same page served while runs go on.
 
-``payload`` turns a comparison into plain values, ``html`` puts them into the page. Texts from recipes, clients and failures
-reach the page as JSON with every ``<`` written as ``\\u003c`` and are shown with ``textContent`` only: nothing in them can
-become markup.
+``payload`` turns a comparison into plain values, ``html`` puts them into the page. Texts from
+recipes, clients and failures reach the page as JSON with every ``<`` written as ``\\u003c`` and are
+shown with ``textContent`` only: nothing in them can become markup.
 """
 
 from __future__ import annotations

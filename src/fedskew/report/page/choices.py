@@ -1,4 +1,6 @@
-"""Who was chosen: a raster of clients by rounds, sorted by cluster, and the plans of rounds as chains; small at any K."""
+"""Who was chosen: a raster of clients by rounds, sorted by cluster, and the plans of rounds as
+chains; small at any K.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,17 @@ class Budget:
         bands = min(MOST_BANDS, max(h.num_clients for h in histories))
         columns = min(MOST_COLUMNS, max(1, *(len(h.rounds) for h in histories)))
         excess = math.sqrt(max(1.0, len(histories) * bands * columns / MOST_CELLS))
-        return cls(max(1, int(bands / excess)), max(1, int(columns / excess)), MOST_PLACES // len(histories))
+        return cls(
+            max(1, int(bands / excess)),
+            max(1, int(columns / excess)),
+            MOST_PLACES // len(histories),
+        )
 
 
 def raster_of(history: History, order: Order, room: Budget) -> dict[str, Any]:
-    """Share of a band's clients chosen in a span of rounds, 0 to 255, row by row in base64; up to 400 clients a band is one."""
+    """Share of a band's clients chosen in a span of rounds, 0 to 255, row by row in base64; up
+    to 400 clients a band is one.
+    """
     size, rounds = history.num_clients, [record for record in history.rounds if record.round > 0]
     bands, columns = min(size, room.bands), min(len(rounds), room.columns)
     edges = np.linspace(0, size, bands + 1).astype(np.int64)
@@ -49,7 +57,11 @@ def raster_of(history: History, order: Order, room: Budget) -> dict[str, Any]:
     for number, record in enumerate(rounds):
         chosen = [client for chain in record.chains for client in chain.clients]
         np.add.at(counts, (band_of[chosen], np.searchsorted(spans, number, side="right") - 1), 1)
-    cells = np.diff(edges)[:, None] * np.maximum(1, np.diff(spans))[None] if columns else np.ones((bands, 1))
+    cells = (
+        np.diff(edges)[:, None] * np.maximum(1, np.diff(spans))[None]
+        if columns
+        else np.ones((bands, 1))
+    )
     times = history.times_selected
     return {
         "bands": bands,
@@ -68,7 +80,9 @@ def raster_of(history: History, order: Order, room: Budget) -> dict[str, Any]:
 
 
 def _text(shares: Floats) -> str:
-    return base64.b64encode(np.round(255 * np.clip(shares, 0, 1)).astype(np.uint8).tobytes()).decode()
+    return base64.b64encode(
+        np.round(255 * np.clip(shares, 0, 1)).astype(np.uint8).tobytes()
+    ).decode()
 
 
 def chains_of(history: History, room: Budget) -> dict[str, Any]:
@@ -77,17 +91,26 @@ def chains_of(history: History, room: Budget) -> dict[str, Any]:
     total = sum(min(LONGEST_PLAN, sum(len(c.clients) for c in r.chains)) for r in played)
     if total > room.places and played:
         number = max(2, room.places * len(played) // total)
-        played = [played[i] for i in sorted(set(np.linspace(0, len(played) - 1, number).astype(int).tolist()))]
-    return {str(record.round): _short([[chain.slot, list(chain.clients)] for chain in record.chains]) for record in played}
+        played = [
+            played[i]
+            for i in sorted(set(np.linspace(0, len(played) - 1, number).astype(int).tolist()))
+        ]
+    return {
+        str(record.round): _short([[chain.slot, list(chain.clients)] for chain in record.chains])
+        for record in played
+    }
 
 
 def _short(chains: list[list[Any]]) -> list[list[Any]]:
-    """The first chains, as many as may be drawn; a chain is never cut, unless it alone is too long."""
+    """The first chains, as many as may be drawn; a chain is never cut, unless it alone is too
+    long.
+    """
     kept: list[list[Any]] = []
     for slot, clients in chains:
         room = LONGEST_PLAN - sum(len(other) for _, other in kept)
         if room <= 0 or (kept and len(clients) > room):
-            return [*kept, [-1, [len(chains) - len(kept)]]]  # slot -1: how many chains are not shown
+            # slot -1: how many chains are not shown
+            return [*kept, [-1, [len(chains) - len(kept)]]]
         kept.append([slot, clients[:room]])
     return kept
 

@@ -1,4 +1,6 @@
-"""The federation card: skew figures, label heat map, map of the clients, and the order in which clients are drawn."""
+"""The federation card: skew figures, label heat map, map of the clients, and the order in which
+clients are drawn.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from fedskew.report.figures.client_map import principal_plane
 from fedskew.report.figures.heatmap import make_bands, sort_clients
 from fedskew.types import Ints
 
-MOST_MEASURED = 2_000  # clients: above, three groupings take longer than a person waits for a report
+# clients: above, three groupings take longer than a person waits for a report
+MOST_MEASURED = 2_000
 MOST_BANDS = 400  # columns of the heat map
 MOST_DOTS = 1_500  # places on the map
 
@@ -42,13 +45,21 @@ class Groups:
     cards: dict[int, dict[str, Any] | None] = field(default_factory=dict)
 
     def of(self, history: History) -> Grouping | None:
-        """FedLECC's groups of a run's clients (Clust-PSI-PFL's above a few thousand clients); None without label counts."""
+        """FedLECC's groups of a run's clients (Clust-PSI-PFL's above a few thousand clients);
+        None without label counts.
+        """
         if history.seed not in self._found:
-            counts = None if history.counts is None else Counts(history.counts, history.client_names, history.class_names)
+            counts = (
+                None
+                if history.counts is None
+                else Counts(history.counts, history.client_names, history.class_names)
+            )
             rule = PAPER_RULES[1 if history.num_clients <= MOST_MEASURED else 0]
             try:
                 self._found[history.seed] = (
-                    None if counts is None else group(signal_of(counts, "histogram", {}), rule, history.seed)
+                    None
+                    if counts is None
+                    else group(signal_of(counts, "histogram", {}), rule, history.seed)
                 )
             except FedskewError:  # for example one client only: nothing to group
                 self._found[history.seed] = None
@@ -60,9 +71,14 @@ class Groups:
         own, found = history.clients.get("cluster"), self.of(history)
         if own is None and found is None:
             return Order(np.arange(size), np.full(size, -1), "clients by number")
-        labels = np.array(own, np.int64) if own is not None else found.clustering.labels  # type: ignore[union-attr]
-        how = "clients by the method's own clusters" if own is not None else f"clients by cluster ({found.how})"  # type: ignore[union-attr]
-        rows = np.eye(1)[np.zeros(size, np.int64)] if history.counts is None else _rows(history.counts)
+        if own is not None:
+            labels, how = np.array(own, np.int64), "clients by the method's own clusters"
+        else:
+            assert found is not None
+            labels, how = found.clustering.labels, f"clients by cluster ({found.how})"
+        rows = (
+            np.eye(1)[np.zeros(size, np.int64)] if history.counts is None else _rows(history.counts)
+        )
         clients = sort_clients(rows, labels)
         return Order(clients, labels[clients], how)
 
@@ -86,7 +102,9 @@ def _card(history: History, groups: Groups) -> dict[str, Any] | None:
     found = measure(counts, seed=history.seed) if counts.num_clients <= MOST_MEASURED else None
     known = np.flatnonzero(counts.table.sum(axis=1) > 0)
     rows = _rows(counts.table)[known]
-    labels = np.zeros(len(known), np.int64) if grouping is None else grouping.clustering.labels[known]
+    labels = (
+        np.zeros(len(known), np.int64) if grouping is None else grouping.clustering.labels[known]
+    )
     return {
         "seed": history.seed,
         "verdict": "" if found is None else verdict(found),
@@ -112,14 +130,20 @@ def _facts(counts: Counts, found: Measurement | None) -> list[list[str]]:
     """(figure, value, what to compare it with)."""
     f = skew_figures(counts.table) if found is None else found.figures
     sizes = f"{f.size_min:,.0f} / {f.size_median:,.0f} / {f.size_max:,.0f}"
-    ceilings: Mapping[str, float] = {} if found is None else {"hd": found.hd_ceiling, "jsd": found.jsd_ceiling}
+    ceilings: Mapping[str, float] = (
+        {} if found is None else {"hd": found.hd_ceiling, "jsd": found.jsd_ceiling}
+    )
     afls = (
         ""
         if found is None
         else f"AFLS: {'sequential' if found.sequential else 'parallel'} (threshold {found.omega_threshold:.2f})"
     )
     return [
-        ["clients", f"{f.num_clients:,}", f"{len(f.empty_clients)} without examples" if len(f.empty_clients) else ""],
+        [
+            "clients",
+            f"{f.num_clients:,}",
+            f"{len(f.empty_clients)} without examples" if len(f.empty_clients) else "",
+        ],
         ["examples", f"{f.num_examples:,.0f}", f"per client {sizes} (min / median / max)"],
         [
             "classes",

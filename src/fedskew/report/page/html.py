@@ -47,12 +47,14 @@ def page_html(payload: Mapping[str, Any]) -> str:
         "script": "\n".join(_file(f"js/{name}.js") for name in SCRIPTS),
     }
     page = _file("template.html")
-    pieces = page.split("@@")  # text, name, text, name, ... so that nothing inserted is searched again
+    # text, name, text, name, ... so that nothing inserted is searched again
+    pieces = page.split("@@")
     return "".join(piece if i % 2 == 0 else parts[piece] for i, piece in enumerate(pieces))
 
 
 def embedded(payload: Mapping[str, Any]) -> str:
-    """JSON that can stand inside a script element: no text in it can end the element or begin a comment.
+    """JSON that can stand inside a script element: no text in it can end the element or begin a
+    comment.
 
     >>> embedded({"name": "<!--<script>"})
     '{"name":"\\\\u003c!--\\\\u003cscript>"}'
@@ -75,7 +77,9 @@ def save_page(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf8")
     except OSError as error:
-        raise DataError(str(path), error.strerror or str(error), "Choose another file for the report") from None
+        raise DataError(
+            str(path), error.strerror or str(error), "Choose another file for the report"
+        ) from None
 
 
 def _file(name: str) -> str:

@@ -1,4 +1,6 @@
-"""What the page shows, as plain values: the federation, every method's runs, the table, the commands."""
+"""What the page shows, as plain values: the federation, every method's runs, the table, the
+commands.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ from fedskew.experiment.history import RESOURCES, History, Resource
 from fedskew.report.amounts import change_text, difference_text, estimate_text
 from fedskew.report.page.choices import Budget, chains_of, raster_of
 from fedskew.report.page.federation import Groups, federation_of
-from fedskew.report.terminal.comparison import ACCURACY, DIFFERENCES, caption, shown_metrics, title_of
+from fedskew.report.terminal.comparison import (
+    ACCURACY,
+    DIFFERENCES,
+    caption,
+    shown_metrics,
+    title_of,
+)
 from fedskew.types import Floats
 from fedskew.version import __version__
 
@@ -36,7 +44,9 @@ def payload_of(
     live: bool = False,
     groups: Groups | None = None,
 ) -> dict[str, Any]:
-    """All of a report. ``live``: the page asks for newer values while the runs go on; ``groups`` are kept in between."""
+    """All of a report. ``live``: the page asks for newer values while the runs go on; ``groups``
+    are kept in between.
+    """
     histories = [history for entry in comparison.entries for history in entry.histories]
     groups = groups or Groups()
     room = Budget.over(histories)
@@ -52,7 +62,10 @@ def payload_of(
         "table": _table(comparison, budget, target),
         "methods": [_method(entry, groups, room) for entry in comparison.entries],
         "references": [
-            {"label": entry.label, "runs": [{"seed": h.seed, "accuracies": _accuracies(h)} for h in entry.finished]}
+            {
+                "label": entry.label,
+                "runs": [{"seed": h.seed, "accuracies": _accuracies(h)} for h in entry.finished],
+            }
             for entry in comparison.references or ()
         ],
         "resources": list(RESOURCES),
@@ -92,7 +105,9 @@ def _run(history: History, groups: Groups, room: Budget) -> dict[str, Any]:
         "seed": history.seed,
         "finished": history.finished,
         "folder": str(history.folder or ""),
-        "series": {key: values for key, values in series.items() if any(v is not None for v in values)},
+        "series": {
+            key: values for key, values in series.items() if any(v is not None for v in values)
+        },
         "chosen": raster_of(history, order, room),
         "plan": chains_of(history, room),
         "accuracies": _accuracies(history),
@@ -121,7 +136,9 @@ def digits(values: Sequence[float] | Floats, significant: int = 4) -> list[float
     found: list[float | None] = []
     for value in np.asarray(values, np.float64).tolist():
         short = float(f"{value:.{significant}g}") if value == value else None
-        found.append(int(short) if short is not None and short == int(short) and abs(short) < 1e15 else short)
+        found.append(
+            int(short) if short is not None and short == int(short) and abs(short) < 1e15 else short
+        )
     return found
 
 
@@ -149,7 +166,10 @@ def _failures(history: History) -> dict[str, Any]:
     rounds = [[record.round, len(record.failures)] for record in history.rounds if record.failures]
     most = reasons.most_common(30)
     rest = sum(reasons.values()) - sum(number for _, number in most)
-    return {"reasons": [*most, *([["other reasons", rest]] if rest else [])], "rounds": rounds[:MOST_POINTS]}
+    return {
+        "reasons": [*most, *([["other reasons", rest]] if rest else [])],
+        "rounds": rounds[:MOST_POINTS],
+    }
 
 
 def _table(comparison: Comparison, budget: Resource, target: float | None) -> dict[str, Any] | None:
@@ -159,7 +179,10 @@ def _table(comparison: Comparison, budget: Resource, target: float | None) -> di
         return None
     metrics = shown_metrics(found)
     return {
-        "columns": [{"title": title_of(metric, found), "key": metric.key, "part": _part(metric)} for metric in metrics],
+        "columns": [
+            {"title": title_of(metric, found), "key": metric.key, "part": _part(metric)}
+            for metric in metrics
+        ],
         "rows": [_table_row(found, number, metrics) for number in range(len(found.rows))],
         "references": [_reference_row(row, metrics) for row in found.references],
         "caption": caption(found),
@@ -175,8 +198,14 @@ def _part(metric: Metric) -> str:
 
 def _table_row(found: ComparisonTable, number: int, metrics: Sequence[Any]) -> dict[str, Any]:
     row = found.rows[number]
-    difference = {m.key: difference_text(row.differences[m.key]) for m in metrics if number and m.key in DIFFERENCES}
-    difference |= {m.key: change_text(found.saved(row, m)) for m in metrics if number and m.to_target}
+    difference = {
+        m.key: difference_text(row.differences[m.key])
+        for m in metrics
+        if number and m.key in DIFFERENCES
+    }
+    difference |= {
+        m.key: change_text(found.saved(row, m)) for m in metrics if number and m.to_target
+    }
     return {
         "label": row.label + ("" if row.central else " †"),
         "cells": [estimate_text(row.estimates[m.key], m) for m in metrics],

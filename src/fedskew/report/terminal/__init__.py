@@ -1,1 +1,3 @@
-"""Tables in the terminal: ``measurement`` for ``fedskew measure`` and ``privacy``, ``comparison`` for ``fedskew compare``."""
+"""Tables in the terminal: ``measurement`` for ``fedskew measure`` and ``privacy``,
+``comparison`` for ``fedskew compare``.
+"""

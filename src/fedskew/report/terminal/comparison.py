@@ -1,4 +1,6 @@
-"""A comparison in the terminal: what accuracy, then at what cost, methods down the side. Names are text, never markup."""
+"""A comparison in the terminal: what accuracy, then at what cost, methods down the side. Names
+are text, never markup.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from fedskew.measure.counts import printable
 from fedskew.report.amounts import amount, change_text, difference_text, estimate_text
 
 ACCURACY = ("final", "best", "at_budget", "client_accuracy", "ad", "sdad")
-DIFFERENCES = ("final", "at_budget", "client_accuracy")  # the first two of these that are shown fit 80 columns
+# the first two of these that are shown fit 80 columns
+DIFFERENCES = ("final", "at_budget", "client_accuracy")
 KINDS = {"rounds": "count", "bytes": "bytes", "time": "seconds", "energy": "joules"}
 CellText = Callable[[TableRow, Metric, bool], Text]
 
@@ -27,7 +30,10 @@ def show_comparison(found: ComparisonTable, console: Console) -> None:
     accuracy = [m for m in shown_metrics(found) if m.key in ACCURACY]
     reached = [m for m in found.metrics if m.to_target]
     spent = [m for m in found.metrics if m.key not in ACCURACY and not m.to_target]
-    first, differing = printable(found.rows[0].label, 20), [m for m in accuracy if m.key in DIFFERENCES][:2]
+    first, differing = (
+        printable(found.rows[0].label, 20),
+        [m for m in accuracy if m.key in DIFFERENCES][:2],
+    )
     below: list[tuple[str, list[Metric], CellText, int]] = [  # each narrow enough for 80 columns
         (f"minus {first}", differing, _difference, 1),
         ("recipe", reached, _cell, 0),
@@ -45,19 +51,25 @@ def show_comparison(found: ComparisonTable, console: Console) -> None:
 
 
 def shown_metrics(found: ComparisonTable) -> list[Metric]:
-    """Metrics without a column that only repeats another: at equal rounds all is as in the end, if all played as many."""
+    """Metrics without a column that only repeats another: at equal rounds all is as in the end,
+    if all played as many.
+    """
     same = all(row.values["at_budget"] == row.values["final"] for row in found.rows)
     return [m for m in found.metrics if not (m.key == "at_budget" and same)]
 
 
-def _table(found: ComparisonTable, head: str, metrics: Sequence[Metric], cell: CellText, *, first: int = 0) -> Table:
+def _table(
+    found: ComparisonTable, head: str, metrics: Sequence[Metric], cell: CellText, *, first: int = 0
+) -> Table:
     table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold")
     table.add_column(head, no_wrap=True)
     for metric in metrics:
         table.add_column(title_of(metric, found), justify="right", overflow="fold")
     for number, row in enumerate(found.rows[first:], start=first):
         name = Text(printable(row.label, 28) + ("" if row.central else " †"))
-        table.add_row(name, *(cell(row, metric, found.best.get(metric.key) == number) for metric in metrics))
+        table.add_row(
+            name, *(cell(row, metric, found.best.get(metric.key) == number) for metric in metrics)
+        )
     return table
 
 
@@ -68,7 +80,11 @@ def _add_references(table: Table, found: ComparisonTable, metrics: Sequence[Metr
         table.add_row()
         table.add_row(Text("references:", style="dim"))
     for row in found.references:
-        table.add_row(Text(f"  {printable(row.label, 26)}"), *(_cell(row, metric, False) for metric in metrics), style="dim")
+        table.add_row(
+            Text(f"  {printable(row.label, 26)}"),
+            *(_cell(row, metric, False) for metric in metrics),
+            style="dim",
+        )
     return table
 
 
@@ -107,13 +123,17 @@ def caption(found: ComparisonTable) -> list[str]:
         "bold: better than every other method in that sense, and by a thousandth at least"
     ]
     if any(m.to_target for m in found.metrics) and len(found.rows) > 1:
-        lines.append("change in the cost of the target: of the means; ≤ and ≥ where a seed never reached it")
+        lines.append(
+            "change in the cost of the target: of the means; ≤ and ≥ where a seed never reached it"
+        )
     if seeds[-1] < FEWEST:
         lines.append(f"fewer than {FEWEST} seeds: no difference is called real")
     if math.isnan(found.budget_size):
         lines.append(f"no figures at equal {found.budget}: not every run has an account of it")
     if any(not row.central for row in found.rows):
-        lines.append("† no global model: see the clients' accuracy, of their own models on their own test sets")
+        lines.append(
+            "† no global model: see the clients' accuracy, of their own models on their own test sets"
+        )
     if found.references:
         lines.append(references_text(found))
     return [*lines, *found.notes]
@@ -130,5 +150,9 @@ REFERENCES = {
 def references_text(found: ComparisonTable) -> str:
     """What the reference rows are."""
     labels = [row.label for row in found.references]
-    known = [f"{name}: {what.format(tuned=found.tuned)}" for name, what in REFERENCES.items() if name in labels]
+    known = [
+        f"{name}: {what.format(tuned=found.tuned)}"
+        for name, what in REFERENCES.items()
+        if name in labels
+    ]
     return f"references, on the clients' own test sets, never ranked: {'; '.join(known or labels)}"

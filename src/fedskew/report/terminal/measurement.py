@@ -10,7 +10,13 @@ from rich.console import Console
 from fedskew.measure.measurement import Measurement
 from fedskew.measure.privacy import PrivacyTable
 from fedskew.measure.wording import thresholds_text, verdict
-from fedskew.report.terminal.measurement_tables import facts_table, group_notes, groups_table, noise_table, skew_table
+from fedskew.report.terminal.measurement_tables import (
+    facts_table,
+    group_notes,
+    groups_table,
+    noise_table,
+    skew_table,
+)
 
 PRIVACY_NOTES = (
     "recall, precision: of 'this client has this class', said from a share of 0.5 / C up, so below 1 for small shares anyway",
@@ -29,14 +35,21 @@ def show_measurement(found: Measurement, saved: Sequence[Path], console: Console
     _say(console, thresholds_text(), style="dim")
     if saved:
         names = ", ".join(path.name for path in saved)
-        _say(console, f"figures, sorted by {found.chosen_grouping.how}: {names} in {saved[0].parent}", style="dim")
+        _say(
+            console,
+            f"figures, sorted by {found.chosen_grouping.how}: {names} in {saved[0].parent}",
+            style="dim",
+        )
     console.print()
     _say(console, verdict(found), style="bold")
 
 
 def show_privacy(table: PrivacyTable, console: Console) -> None:
     """The table of noise, and how to read it."""
-    _say(console, f"{table.counts.source}; {table.mechanism} noise, {table.neighbours}, {table.repeats} releases each")
+    _say(
+        console,
+        f"{table.counts.source}; {table.mechanism} noise, {table.neighbours}, {table.repeats} releases each",
+    )
     console.print()
     console.print(noise_table(table))
     console.print()
@@ -47,5 +60,9 @@ def show_privacy(table: PrivacyTable, console: Console) -> None:
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
-    """A line of text, names in it taken literally; not broken up when it goes into a file or a pipe."""
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=not console.is_terminal)
+    """A line of text, names in it taken literally; not broken up when it goes into a file or a
+    pipe.
+    """
+    console.print(
+        text, style=style, markup=False, highlight=False, soft_wrap=not console.is_terminal
+    )

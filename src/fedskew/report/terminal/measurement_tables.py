@@ -1,4 +1,6 @@
-"""Measurements as tables in the terminal. Names from files are shown as text, never read as markup."""
+"""Measurements as tables in the terminal. Names from files are shown as text, never read as
+markup.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def facts_table(found: Measurement) -> Table:
 def _farthest(found: Measurement) -> str:
     psi = np.nan_to_num(found.figures.psi_per_client, nan=-1.0)
     top = np.argsort(-psi, kind="stable")[: min(FARTHEST, found.num_active)]
-    return ", ".join(f"{printable(found.counts.clients[i], 24)} (PSI {psi[i]:.2f})" for i in top.tolist())
+    return ", ".join(
+        f"{printable(found.counts.clients[i], 24)} (PSI {psi[i]:.2f})" for i in top.tolist()
+    )
 
 
 def skew_table(found: Measurement) -> Table:
@@ -54,12 +58,22 @@ def skew_table(found: Measurement) -> Table:
     table.add_column("to compare with")
     afls = f"AFLS: sequential from {found.omega_threshold:.3f} ({plural(found.omega_classes, 'class')} each); ε = {f.eps:g}"
     rows: Sequence[tuple[str, float, float, str]] = (
-        ("HD", f.hd, seen.hd, f"ceiling {found.hd_ceiling:.3f}, dealt at random {found.hd_chance:.3f}"),
+        (
+            "HD",
+            f.hd,
+            seen.hd,
+            f"ceiling {found.hd_ceiling:.3f}, dealt at random {found.hd_chance:.3f}",
+        ),
         ("JSD", f.jsd, seen.jsd, f"ceiling {found.jsd_ceiling:.3f}"),
         ("EMD (FedArtML)", f.emd_values, seen.emd_values, "blind to which class is which"),
         ("WPSI", f.wpsi, seen.wpsi, f"0 = all alike; ε = {f.eps:g}"),
         ("omega", f.omega, seen.omega, afls),
-        ("omega reverse", f.omega_reverse, seen.omega_reverse, f"at most ln C = {math.log(f.num_classes):.3f}"),
+        (
+            "omega reverse",
+            f.omega_reverse,
+            seen.omega_reverse,
+            f"at most ln C = {math.log(f.num_classes):.3f}",
+        ),
     )
     for name, value, shown, text in rows:
         table.add_row(name, f"{value:.3f}", *([f"{shown:.3f}"] if found.private else []), text)
@@ -92,13 +106,25 @@ def _group_cells(grouping: Grouping) -> list[str]:
 def group_notes(found: Measurement) -> list[str]:
     """What to know before trusting a row of :func:`groups_table`."""
     replaced = [grouping for grouping in found.groupings if grouping.fallback]
-    notes = [f"* {g.rule.clustering} found nothing acceptable: {g.fallback} in its place" for g in replaced]
+    notes = [
+        f"* {g.rule.clustering} found nothing acceptable: {g.fallback} in its place"
+        for g in replaced
+    ]
     edges = ", ".join(f"{g.rule.symbol} = {g.clustering.k}" for g in found.groupings if g.at_edge)
-    return [*notes, *([f"largest number of groups that was tried: {edges}; more might score higher"] if edges else [])]
+    return [
+        *notes,
+        *(
+            [f"largest number of groups that was tried: {edges}; more might score higher"]
+            if edges
+            else []
+        ),
+    ]
 
 
 def noise_table(table: PrivacyTable) -> Table:
-    """Total variation, presence of classes and surviving groups against epsilon; narrow enough for 80 columns."""
+    """Total variation, presence of classes and surviving groups against epsilon; narrow enough
+    for 80 columns.
+    """
     out = Table(show_edge=False, pad_edge=False, box=None, header_style="bold")
     for head in ("ε", "total variation", "recall", "precision", "HD\nseen"):
         out.add_column(head, justify="right", min_width=11 if head == "total variation" else None)

@@ -1,4 +1,5 @@
-"""Training on a fleet: the same loop and the same recipe, clients on other machines, messages carried by Flower.
+"""Training on a fleet: the same loop and the same recipe, clients on other machines, messages
+carried by Flower.
 
 ``server.py``    what the loop talks to            ``client.py``    the ClientApp: answers messages on its own data
 ``exchange.py``  one batch, one outcome each       ``records.py``   values to and from Flower's records

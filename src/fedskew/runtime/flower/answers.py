@@ -1,4 +1,6 @@
-"""From what came back to what the loop wants. A reply is checked here: a broken or hostile client must not end the run."""
+"""From what came back to what the loop wants. A reply is checked here: a broken or hostile
+client must not end the run.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,20 @@ class Hello:
 def hello_of(note: Note, num_classes: int) -> Hello:
     """A node's introduction, checked."""
     try:
-        client, examples, tests = (int(note.values[name]) for name in ("client", "num_examples", "num_test"))
+        client, examples, tests = (
+            int(note.values[name]) for name in ("client", "num_examples", "num_test")
+        )
         counts = counts_of(note, num_classes).astype(np.int64) if "counts" in note.arrays else None
     except DAMAGED as error:
-        raise ForeignMessage("hello", f"cannot be read ({error!r})", "Run the same version on both sides") from None
+        raise ForeignMessage(
+            "hello", f"cannot be read ({error!r})", "Run the same version on both sides"
+        ) from None
     if examples < 0 or tests < 0 or (counts is not None and counts.sum() != examples):
-        raise ForeignMessage("hello", f"{examples} examples, {tests} to test, label counts {counts}", "Check load_data")
+        raise ForeignMessage(
+            "hello",
+            f"{examples} examples, {tests} to test, label counts {counts}",
+            "Check load_data",
+        )
     return Hello(client, examples, tests, counts)
 
 
@@ -46,7 +56,9 @@ def counts_of(note: Note, num_classes: int) -> Floats:
 
 
 def reply_of(outcome: Outcome) -> Reply:
-    """An outcome as the border check wants it; non-finite parameters go through it too, so they read alike everywhere."""
+    """An outcome as the border check wants it; non-finite parameters go through it too, so they
+    read alike everywhere.
+    """
     note = outcome.note
     if note is None:
         return Reply(None, failure=outcome.why, sent=outcome.sent)
@@ -65,20 +77,31 @@ def reply_of(outcome: Outcome) -> Reply:
 
 
 def scores_of(outcome: Outcome, slots: Sequence[int]) -> dict[int, tuple[float, float, int]]:
-    """slot -> (loss, accuracy, examples); nothing from a client that failed or sent something else."""
+    """slot -> (loss, accuracy, examples); nothing from a client that failed or sent something
+    else.
+    """
     if outcome.note is None:
         return {}
     try:
-        rows = [(float(loss), float(accuracy), int(size)) for loss, accuracy, size in outcome.note.values["scores"]]
+        rows = [
+            (float(loss), float(accuracy), int(size))
+            for loss, accuracy, size in outcome.note.values["scores"]
+        ]
     except DAMAGED:
         return {}
     return dict(zip(slots, rows, strict=True)) if len(rows) == len(slots) else {}
 
 
 def shares_of(outcome: Outcome, models: int) -> list[float]:
-    """The share of a client's examples that each model fits best; nan from a client that failed or sent something else."""
+    """The share of a client's examples that each model fits best; nan from a client that failed
+    or sent something else.
+    """
     try:
-        votes = [int(count) for count in outcome.note.values["votes"]] if outcome.note is not None else []
+        votes = (
+            [int(count) for count in outcome.note.values["votes"]]
+            if outcome.note is not None
+            else []
+        )
     except DAMAGED:
         votes = []
     usable = len(votes) == models and min(votes) >= 0 and sum(votes) > 0

@@ -1,9 +1,11 @@
-"""The ClientApp: answers the server's messages with the client's own data, by the code that trains on one machine too.
+"""The ClientApp: answers the server's messages with the client's own data, by the code that trains
+on one machine too.
 
-Five messages: ``query.hello`` (who are you), ``query.release`` (label counts, noised here), ``train``, ``evaluate`` and
-``query.vote`` (which of several models fits best). What a client gives away is decided by its own copy of the recipe, never
-by the message: exact label counts only if the recipe's signal is ``histogram``; with ``private`` only counts it has noised
-itself, once per run; otherwise none.
+Five messages: ``query.hello`` (who are you), ``query.release`` (label counts, noised here),
+``train``, ``evaluate`` and ``query.vote`` (which of several models fits best). What a client gives
+away is decided by its own copy of the recipe, never by the message: exact label counts only if the
+recipe's signal is ``histogram``; with ``private`` only counts it has noised itself, once per run;
+otherwise none.
 """
 
 from __future__ import annotations
@@ -17,7 +19,13 @@ from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from fedskew.errors import RunError
-from fedskew.runtime.flower.records import ForeignMessage, Note, from_records, layout_mark, to_records
+from fedskew.runtime.flower.records import (
+    ForeignMessage,
+    Note,
+    from_records,
+    layout_mark,
+    to_records,
+)
 from fedskew.runtime.flower.task import FleetSettings, Task, client_store
 from fedskew.runtime.local.trainer import Trainer
 from fedskew.signal import release
@@ -49,14 +57,19 @@ class ClientSide:
 
 
 def client_number(node_config: Mapping[str, Any]) -> int:
-    """The client a node stands for, from its ``--node-config``: ``client-id``, or else ``partition-id``.
+    """The client a node stands for, from its ``--node-config``: ``client-id``, or else
+    ``partition-id``.
 
     >>> client_number({"partition-id": 3, "num-partitions": 10})
     3
     """
     value = node_config.get("client-id", node_config.get("partition-id"))
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        found = "has no client number" if value is None else f"client number {value!r} is not a whole number from 0"
+        found = (
+            "has no client number"
+            if value is None
+            else f"client number {value!r} is not a whole number from 0"
+        )
         raise RunError("node", found, "Start flower-supernode with --node-config 'partition-id=0'")
     return value
 
@@ -75,9 +88,12 @@ def make_client_app(task: Task, read: Read) -> ClientApp:
             sides[key] = build_side(task, key[1], read(context))
         return sides[key]
 
-    def handler(kind: str, answer: Callable[[ClientSide, Note, Context], Note]) -> Callable[[Message, Context], Message]:
+    def handler(
+        kind: str, answer: Callable[[ClientSide, Note, Context], Note]
+    ) -> Callable[[Message, Context], Message]:
         def handle(message: Message, context: Context) -> Message:
-            note = from_records(message.content, kind)  # a foreign message is refused before any data is read
+            # a foreign message is refused before any data is read
+            note = from_records(message.content, kind)
             side = side_of(context)
             return Message(to_records(answer(side, note, context)), reply_to=message)
 
@@ -97,7 +113,9 @@ def build_side(task: Task, client: int, settings: FleetSettings) -> ClientSide:
 
     torch.set_num_threads(1)
     store = client_store(client, task.load_data(client, settings), task.num_classes)
-    return ClientSide(client, Trainer(store, lambda: task.build_model(settings), settings.seed), settings)
+    return ClientSide(
+        client, Trainer(store, lambda: task.build_model(settings), settings.seed), settings
+    )
 
 
 # ---------------------------------------------------------------- answers
@@ -105,21 +123,34 @@ def build_side(task: Task, client: int, settings: FleetSettings) -> ClientSide:
 
 def hello(side: ClientSide, note: Note, context: Context) -> Note:
     """Who this is and how many examples it has; its label counts if its recipe discloses them."""
-    store, disclosed = side.trainer.store, side.settings.recipe.get("signal", {}).get("use") == "histogram"
+    store, disclosed = (
+        side.trainer.store,
+        side.settings.recipe.get("signal", {}).get("use") == "histogram",
+    )
     values = {
         "client": side.client,
         "num_examples": len(store.rows(side.client, "train")),
         "num_test": len(store.rows(side.client, "test")),
     }
-    return Note("hello", values, {"counts": side.counts.astype(np.uint32)} if disclosed else {}, side.mark)
+    return Note(
+        "hello", values, {"counts": side.counts.astype(np.uint32)} if disclosed else {}, side.mark
+    )
 
 
 def release_counts(side: ClientSide, note: Note, context: Context) -> Note:
-    """Label counts with noise by the recipe's [signal]. Asked again in the same run it repeats itself: one release, no more."""
+    """Label counts with noise by the recipe's [signal]. Asked again in the same run it repeats
+    itself: one release, no more.
+    """
     _check(side, note)
-    options = {key: value for key, value in side.settings.recipe.get("signal", {}).items() if key != "use"}
+    options = {
+        key: value for key, value in side.settings.recipe.get("signal", {}).items() if key != "use"
+    }
     if side.settings.recipe.get("signal", {}).get("use") != "private":
-        raise RunError(f"client {side.client}", "its recipe releases no label counts", "Use signal.use = 'private'")
+        raise RunError(
+            f"client {side.client}",
+            "its recipe releases no label counts",
+            "Use signal.use = 'private'",
+        )
     if RELEASED not in context.state:
         noisy: Floats = release(side.counts, **options)
         context.state[RELEASED] = ArrayRecord({"counts": Array(noisy)})
@@ -145,7 +176,9 @@ def train(side: ClientSide, note: Note, context: Context) -> Note:
 
 
 def evaluate(side: ClientSide, note: Note, context: Context) -> Note:
-    """Mean loss, accuracy and number of examples of every model in the message, on this client's own data."""
+    """Mean loss, accuracy and number of examples of every model in the message, on this client's
+    own data.
+    """
     _check(side, note)
     rows = own_rows(side, str(note.values["which"]), int(note.values["max_examples"]), note)
     scores = []
@@ -158,7 +191,9 @@ def evaluate(side: ClientSide, note: Note, context: Context) -> Note:
 
 
 def vote(side: ClientSide, note: Note, context: Context) -> Note:
-    """Which share of this client's training examples each model in the message fits best, ties to the first."""
+    """Which share of this client's training examples each model in the message fits best, ties
+    to the first.
+    """
     _check(side, note)
     rows, models = side.trainer.store.rows(side.client, "train"), note.arrays["models"]
     losses = np.stack([side.trainer.score(model, "train", rows)[0] for model in models])
@@ -179,6 +214,12 @@ def _check(side: ClientSide, note: Note) -> None:
     """The message is for this client and this model."""
     if note.layout != side.mark:
         what = f"is for a model of another layout ({note.layout}, here {side.mark})"
-        raise ForeignMessage(f"client {side.client}", f"the message {what}", "Build the same model on both sides")
+        raise ForeignMessage(
+            f"client {side.client}", f"the message {what}", "Build the same model on both sides"
+        )
     if int(note.values["client"]) != side.client:
-        raise ForeignMessage(f"client {side.client}", f"the message is for client {note.values['client']}", "Join again")
+        raise ForeignMessage(
+            f"client {side.client}",
+            f"the message is for client {note.values['client']}",
+            "Join again",
+        )

@@ -1,7 +1,8 @@
 """One batch of messages out, exactly one outcome for each: ok, error, timeout or non-finite.
 
-Replies are matched by the id of the message they answer: the error that Flower makes up for a dead node carries the SuperLink's
-number as its sender. ``send_and_receive`` would do, but it looks for replies only every 3 seconds.
+Replies are matched by the id of the message they answer: the error that Flower makes up for a dead
+node carries the SuperLink's number as its sender. ``send_and_receive`` would do, but it looks for
+replies only every 3 seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from fedskew.runtime.flower.records import ForeignMessage, Note, from_records, t
 
 GONE = 5  # Flower's code for a node without heartbeats
 AT_ONCE = 64  # messages in one request; a request has a size limit
-PATIENT = 0.05  # the longer replies take, the less often the SuperLink is asked: at most this share of the time is lost
+# the longer replies take, the less often the SuperLink is asked: at most this share of the time is
+# lost
+PATIENT = 0.05
 MARGIN_SECONDS = 5.0  # a message outlives its deadline by this much, then the SuperLink forgets it
 
 
@@ -50,12 +53,18 @@ class Outcome:
         return self.gone or self.status == "timeout"
 
 
-def exchange(grid: Grid, letters: Sequence[Letter], *, deadline_seconds: float, poll_seconds: float = 0.5) -> list[Outcome]:
-    """Send all letters at once and wait for the replies, not longer than the deadline. One outcome per letter, in order."""
+def exchange(
+    grid: Grid, letters: Sequence[Letter], *, deadline_seconds: float, poll_seconds: float = 0.5
+) -> list[Outcome]:
+    """Send all letters at once and wait for the replies, not longer than the deadline. One
+    outcome per letter, in order.
+    """
     if not letters:
         return []
     ttl = deadline_seconds + MARGIN_SECONDS
-    messages = [Message(to_records(letter.note), letter.node, letter.kind, ttl=ttl) for letter in letters]
+    messages = [
+        Message(to_records(letter.note), letter.node, letter.kind, ttl=ttl) for letter in letters
+    ]
     began = time.monotonic()
     until = began + deadline_seconds
     places, found = _push(grid, messages)
@@ -76,8 +85,16 @@ def _push(grid: Grid, messages: Sequence[Message]) -> tuple[dict[str, int], dict
     """(message id -> place of what is under way, outcomes of what could not be sent)."""
     taken: set[str] = set()
     for begin in range(0, len(messages), AT_ONCE):
-        taken |= {str(name) for name in grid.push_messages(list(messages[begin : begin + AT_ONCE])) if name}
-    places = {m.metadata.message_id: place for place, m in enumerate(messages) if m.metadata.message_id in taken}
+        taken |= {
+            str(name)
+            for name in grid.push_messages(list(messages[begin : begin + AT_ONCE]))
+            if name
+        }
+    places = {
+        m.metadata.message_id: place
+        for place, m in enumerate(messages)
+        if m.metadata.message_id in taken
+    }
     lost = Outcome("error", why="the SuperLink did not take the message")
     return places, dict.fromkeys(set(range(len(messages))) - set(places.values()), lost)
 
@@ -89,7 +106,9 @@ def _read(reply: Message, letter: Letter) -> Outcome:
         note = from_records(reply.content, letter.note.kind, letter.layout)
     except ForeignMessage as error:
         return Outcome("error", why=str(error), sent=True)
-    if not all(np.isfinite(array).all() for array in note.arrays.values() if array.dtype.kind == "f"):
+    if not all(
+        np.isfinite(array).all() for array in note.arrays.values() if array.dtype.kind == "f"
+    ):
         return Outcome("non-finite", note, "non-finite parameters", sent=True)
     return Outcome("ok", note, sent=True)
 

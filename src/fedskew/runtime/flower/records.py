@@ -1,8 +1,9 @@
 """Values to and from the records of a Flower message.
 
-Every message of ours, both ways, holds a ConfigRecord ``fedskew`` that says what it is (format, kind, and a fingerprint of the
-model's layout), so that a foreign, an older or a mismatched one is refused where it arrives, and at most one ArrayRecord
-``arrays``. Small values are JSON text in that ConfigRecord: Flower averages MetricRecords, and ids must never be averaged.
+Every message of ours, both ways, holds a ConfigRecord ``fedskew`` that says what it is (format,
+kind, and a fingerprint of the model's layout), so that a foreign, an older or a mismatched one is
+refused where it arrives, and at most one ArrayRecord ``arrays``. Small values are JSON text in that
+ConfigRecord: Flower averages MetricRecords, and ids must never be averaged.
 """
 
 from __future__ import annotations
@@ -60,12 +61,15 @@ def to_records(note: Note) -> RecordDict:
     head = {"format": FORMAT, "version": __version__, "kind": note.kind, "layout": note.layout}
     records = RecordDict({HEAD: ConfigRecord({**head, "values": json.dumps(note.values)})})
     if note.arrays:
-        records[ARRAYS] = ArrayRecord({name: Array(np.ascontiguousarray(array)) for name, array in note.arrays.items()})
+        records[ARRAYS] = ArrayRecord(
+            {name: Array(np.ascontiguousarray(array)) for name, array in note.arrays.items()}
+        )
     return records
 
 
 def from_records(records: RecordDict, kind: str, layout: str = "") -> Note:
-    """The note behind a message of this kind and, where a model is in it, of this layout; anything else is refused.
+    """The note behind a message of this kind and, where a model is in it, of this layout; anything
+    else is refused.
 
     >>> from_records(RecordDict(), "train")
     Traceback (most recent call last):
@@ -78,7 +82,11 @@ def from_records(records: RecordDict, kind: str, layout: str = "") -> Note:
         what = f"has format {head['format']!r} (fedskew {head.get('version')}), this side speaks {FORMAT!r} ({__version__})"
         raise ForeignMessage("message", what, "Install the same version on both sides")
     if head.get("kind") != kind:
-        raise ForeignMessage("message", f"is a {head.get('kind')!r}, expected a {kind!r}", "Run the same app on both sides")
+        raise ForeignMessage(
+            "message",
+            f"is a {head.get('kind')!r}, expected a {kind!r}",
+            "Run the same app on both sides",
+        )
     if layout and head.get("layout") != layout:
         what = f"is for a model of another layout ({head.get('layout')}, here {layout})"
         raise ForeignMessage("message", what, "Build the same model on both sides")
@@ -86,9 +94,13 @@ def from_records(records: RecordDict, kind: str, layout: str = "") -> Note:
         values = json.loads(str(head["values"]))
         arrays = {str(name): _read(array) for name, array in _arrays(records).items()}
     except (KeyError, TypeError, ValueError) as error:
-        raise ForeignMessage("message", f"is damaged ({error})", "Run the same version on both sides") from None
+        raise ForeignMessage(
+            "message", f"is damaged ({error})", "Run the same version on both sides"
+        ) from None
     if not isinstance(values, dict):
-        raise ForeignMessage("message", "is damaged (its values are no table)", "Run the same version on both sides")
+        raise ForeignMessage(
+            "message", "is damaged (its values are no table)", "Run the same version on both sides"
+        )
     return Note(kind, values, arrays, str(head.get("layout", "")))
 
 

@@ -1,8 +1,9 @@
-"""Which Flower node is which client. Node numbers are random and change when a node restarts; client numbers never do.
+"""Which Flower node is which client. Node numbers are random and change when a node restarts;
+client numbers never do.
 
-Every node claims a client number once. Of several that claim the same one, the first keeps it as long as it is there; it loses
-it when it has left, or when its last message failed and somebody else claims its place (a restarted node, while the SuperLink
-still believes in the old one).
+Every node claims a client number once. Of several that claim the same one, the first keeps it as
+long as it is there; it loses it when it has left, or when its last message failed and somebody else
+claims its place (a restarted node, while the SuperLink still believes in the old one).
 """
 
 from __future__ import annotations
@@ -31,18 +32,26 @@ class Registry:
     doubtful: set[int] = field(default_factory=set)  # nodes whose last message failed
 
     def see(self, nodes: Iterable[int]) -> None:
-        """Take note of who is online now. What is known of a node that has left is kept: it may come back."""
+        """Take note of who is online now. What is known of a node that has left is kept: it may
+        come back.
+        """
         self.online = {int(node) for node in nodes}
 
     @property
     def strangers(self) -> list[int]:
         """Nodes online that have not said who they are."""
-        return sorted(node for node in self.online if node not in self.claims and node not in self.refused)
+        return sorted(
+            node for node in self.online if node not in self.claims and node not in self.refused
+        )
 
     def claim(self, node: int, client: int) -> str:
-        """A node says which client it is; returns a complaint, or ``""``. A second claimant waits in line."""
+        """A node says which client it is; returns a complaint, or ``""``. A second claimant
+        waits in line.
+        """
         if not 0 <= client < self.clients:
-            self.refused[node] = f"node {node} says it is client {client}, the recipe has 0..{self.clients - 1}"
+            self.refused[node] = (
+                f"node {node} says it is client {client}, the recipe has 0..{self.clients - 1}"
+            )
             return self.refused[node]
         holder = self.node_of(client)
         if holder is None or holder == node or holder in self.doubtful:
@@ -61,7 +70,14 @@ class Registry:
 
     def node_of(self, client: int) -> int | None:
         """The online node that speaks for a client."""
-        return next((n for n, c in self.claims.items() if c == client and n in self.online and n not in self.refused), None)
+        return next(
+            (
+                n
+                for n, c in self.claims.items()
+                if c == client and n in self.online and n not in self.refused
+            ),
+            None,
+        )
 
     def heard(self, node: int, *, failed: bool) -> None:
         """How a node's last message ended."""

@@ -1,9 +1,11 @@
-"""The runtime over Flower's Grid: every call of the loop becomes one batch of messages with one outcome per client.
+"""The runtime over Flower's Grid: every call of the loop becomes one batch of messages with one
+outcome per client.
 
-The number of clients K is the recipe's. A client that has not joined yet, or has left, is not available; one that joins
-late is picked up before the next round. Few messages: a node says once who it is, how many examples it has and, where the
-recipe discloses them, its label counts; a loss comes back with the model it belongs to. The server builds the first model and
-evaluates on its own test set by itself.
+The number of clients K is the recipe's. A client that has not joined yet, or has left, is not
+available; one that joins late is picked up before the next round. Few messages: a node says once
+who it is, how many examples it has and, where the recipe discloses them, its label counts; a loss
+comes back with the model it belongs to. The server builds the first model and evaluates on its own
+test set by itself.
 """
 
 from __future__ import annotations
@@ -17,14 +19,35 @@ import numpy as np
 from flwr.serverapp import Grid
 
 from fedskew.errors import RunError
-from fedskew.runtime.flower.answers import DAMAGED, counts_of, hello_of, pooled, reply_of, scores_of, shares_of, slots_by_client
+from fedskew.runtime.flower.answers import (
+    DAMAGED,
+    counts_of,
+    hello_of,
+    pooled,
+    reply_of,
+    scores_of,
+    shares_of,
+    slots_by_client,
+)
 from fedskew.runtime.flower.exchange import Letter, Outcome, exchange
 from fedskew.runtime.flower.records import ForeignMessage, Note, layout_mark
 from fedskew.runtime.flower.registry import Registry
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.local.store import Store
 from fedskew.runtime.replies import collect
-from fedskew.types import Auxiliary, Bools, Description, Floats, Ids, Ints, LocalJob, Params, Population, Replies, Scores
+from fedskew.types import (
+    Auxiliary,
+    Bools,
+    Description,
+    Floats,
+    Ids,
+    Ints,
+    LocalJob,
+    Params,
+    Population,
+    Replies,
+    Scores,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -37,14 +60,17 @@ class Patience:
     """How long the server waits for what."""
 
     deadline_seconds: float = 300.0  # for one batch; Flower notices a dead node after about 65 s
-    wait_seconds: float = 120.0  # for clients to join, before the first round and when too few are left
+    # for clients to join, before the first round and when too few are left
+    wait_seconds: float = 120.0
     min_clients: int = 0  # how many must be there to go on; 0 = all at the start, one later
     poll_seconds: float = 0.5
 
 
 @dataclass
 class Tally:
-    """What went over the wire, as this side counts it: messages, and the bytes of the arrays in them."""
+    """What went over the wire, as this side counts it: messages, and the bytes of the arrays in
+    them.
+    """
 
     messages_down: int = 0
     messages_up: int = 0
@@ -52,11 +78,15 @@ class Tally:
     arrays_up: int = 0
     payload_down: int = 0
     payload_up: int = 0
-    test_down: int = 0  # of payload_down: models sent out to be tested, which measures a method and is no part of its cost
+    # of payload_down: models sent out to be tested, which measures a method and is no part of its
+    # cost
+    test_down: int = 0
 
 
 class FlowerRuntime:
-    """The clients of a fleet behind a Grid. ``draw`` makes a Population of example counts (devices are the recipe's)."""
+    """The clients of a fleet behind a Grid. ``draw`` makes a Population of example counts
+    (devices are the recipe's).
+    """
 
     def __init__(
         self,
@@ -88,7 +118,9 @@ class FlowerRuntime:
     # ------------------------------------------------------------ who is there
 
     def describe(self) -> Description:
-        """Clients, classes and the model's layout; says hello to nodes that are new, and waits if too few are there."""
+        """Clients, classes and the model's layout; says hello to nodes that are new, and waits
+        if too few are there.
+        """
         needed = self._patience.min_clients or (1 if self._begun else self._registry.clients)
         until = time.monotonic() + self._patience.wait_seconds
         while True:
@@ -99,7 +131,9 @@ class FlowerRuntime:
             time.sleep(self._patience.poll_seconds)
         self._check_anyone()
         if not self._begun and len(self._registry.present) < self._registry.clients:
-            self._say(f"going on with {len(self._registry.present)} of {self._registry.clients} clients")
+            self._say(
+                f"going on with {len(self._registry.present)} of {self._registry.clients} clients"
+            )
         self._begun = True
         return Description(self._population, self._store.num_classes, self._layout)
 
@@ -107,8 +141,14 @@ class FlowerRuntime:
         there, needed = len(self._registry.present), max(1, self._patience.min_clients)
         if there < needed:
             refused = "; ".join(self._registry.refused.values())
-            what = f"{there} clients have joined, {needed} needed" + (f" ({refused})" if refused else "")
-            raise RunError("fleet", what, "Start SuperNodes with --node-config 'partition-id=0', or set min-clients")
+            what = f"{there} clients have joined, {needed} needed" + (
+                f" ({refused})" if refused else ""
+            )
+            raise RunError(
+                "fleet",
+                what,
+                "Start SuperNodes with --node-config 'partition-id=0', or set min-clients",
+            )
 
     def _look(self) -> None:
         before = self._registry.present
@@ -118,10 +158,16 @@ class FlowerRuntime:
                 self._say(f"client {client} has left (node {node})")
 
     def _greet(self) -> None:
-        """Ask strangers who they are. Those that answer nothing useful are left out, and the run goes on."""
-        letters = [Letter(node, "query.hello", Note("hello", layout=self._mark)) for node in self._registry.strangers]
+        """Ask strangers who they are. Those that answer nothing useful are left out, and the run
+        goes on.
+        """
+        letters = [
+            Letter(node, "query.hello", Note("hello", layout=self._mark))
+            for node in self._registry.strangers
+        ]
         for letter, outcome in zip(letters, self._send(letters), strict=True):
-            if outcome.status == "timeout" and letter.node not in self._slow:  # asked once more before the next round
+            # asked once more before the next round
+            if outcome.status == "timeout" and letter.node not in self._slow:
                 self._slow.add(letter.node)
                 self._say(f"node {letter.node} does not answer")
                 continue
@@ -160,14 +206,24 @@ class FlowerRuntime:
     # ------------------------------------------------------------ what clients tell
 
     def label_counts(self) -> Ints:
-        """(K, C) exact counts, as disclosed with the hello; zeros for clients that have not joined."""
+        """(K, C) exact counts, as disclosed with the hello; zeros for clients that have not
+        joined.
+        """
         return self._table(self._counts).astype(np.int64)
 
     def released_counts(self, clients: Ids) -> tuple[Bools, Floats]:
-        """Whose counts are here, and (K, C) counts with the noise each client added; asked for once and kept."""
+        """Whose counts are here, and (K, C) counts with the noise each client added; asked for
+        once and kept.
+        """
         nodes = {int(c): self._registry.node_of(int(c)) for c in clients}
-        wanted = [c for c, node in nodes.items() if c not in self._released and node is not None and node not in self._mute]
-        for client, outcome in zip(wanted, self._ask(wanted, "query.release", "release", {}), strict=True):
+        wanted = [
+            c
+            for c, node in nodes.items()
+            if c not in self._released and node is not None and node not in self._mute
+        ]
+        for client, outcome in zip(
+            wanted, self._ask(wanted, "query.release", "release", {}), strict=True
+        ):
             try:
                 if outcome.note is None or outcome.status != "ok":
                     raise ForeignMessage("release", outcome.why)
@@ -201,7 +257,9 @@ class FlowerRuntime:
         round: int,
         corrections: Params | None = None,
     ) -> Replies:
-        """One message to each client with its model; what comes back is checked as it is on one machine."""
+        """One message to each client with its model; what comes back is checked as it is on one
+        machine.
+        """
         values = {"job": asdict(job), "seed": str(seed), "round": round}
         arrays = [{"model": models[s]} | ({} if corrections is None else {"correction": corrections[i]})
                   for i, s in enumerate(start)]  # fmt: skip
@@ -209,12 +267,16 @@ class FlowerRuntime:
         return collect([reply_of(outcome) for outcome in outcomes], models.shape[1])
 
     def evaluate(self, models: Params) -> Scores:
-        """Every model on the server's test set; without one, on the clients' own, weighted by their examples."""
+        """Every model on the server's test set; without one, on the clients' own, weighted by
+        their examples.
+        """
         if len(self._store.central_order):
             return self._local.evaluate(models)
         everyone = np.flatnonzero(self._test_sizes)
         clients = np.tile(everyone, len(models))
-        each = self.evaluate_clients(clients, models, np.repeat(np.arange(len(models)), len(everyone)), "test")
+        each = self.evaluate_clients(
+            clients, models, np.repeat(np.arange(len(models)), len(everyone)), "test"
+        )
         return pooled(each, len(models))
 
     def evaluate_clients(
@@ -228,10 +290,18 @@ class FlowerRuntime:
         seed: int = 0,
         round: int = 0,
     ) -> Scores:
-        """One message to each client with all the models it shall score; nan where nothing came back."""
+        """One message to each client with all the models it shall score; nan where nothing came
+        back.
+        """
         wanted = slots_by_client(clients, start)
         values = {"which": which, "max_examples": max_examples, "seed": str(seed), "round": round}
-        outcomes = self._ask(list(wanted), "evaluate", "evaluate", values, [{"models": models[s]} for s in wanted.values()])
+        outcomes = self._ask(
+            list(wanted),
+            "evaluate",
+            "evaluate",
+            values,
+            [{"models": models[s]} for s in wanted.values()],
+        )
         found = {
             (client, slot): row
             for (client, slots), outcome in zip(wanted.items(), outcomes, strict=True)
@@ -240,7 +310,9 @@ class FlowerRuntime:
         nothing = (float("nan"), float("nan"), 0)
         rows = [found.get((int(c), int(s)), nothing) for c, s in zip(clients, start, strict=True)]
         loss, accuracy, sizes = zip(*rows, strict=True) if rows else ((), (), ())
-        return Scores(np.array(loss, np.float64), np.array(accuracy, np.float64), np.array(sizes, np.int64))
+        return Scores(
+            np.array(loss, np.float64), np.array(accuracy, np.float64), np.array(sizes, np.int64)
+        )
 
     @property
     def clients_have_tests(self) -> bool:
@@ -250,7 +322,9 @@ class FlowerRuntime:
     def best_fit(self, clients: Ids, models: Params) -> Floats:
         """One message to each client with all models; nan where nothing usable came back."""
         outcomes = self._ask(clients, "query.vote", "vote", {}, [{"models": models}] * len(clients))
-        return np.array([shares_of(outcome, len(models)) for outcome in outcomes]).reshape(len(clients), len(models))
+        return np.array([shares_of(outcome, len(models)) for outcome in outcomes]).reshape(
+            len(clients), len(models)
+        )
 
     def auxiliary(self, models: Params) -> Auxiliary:
         """Every model on the server's own examples."""
@@ -276,7 +350,12 @@ class FlowerRuntime:
         for place, client in enumerate(clients):
             node = present.get(int(client))
             if node is not None:
-                note = Note(name, {"client": int(client), **values}, arrays[place] if arrays else {}, self._mark)
+                note = Note(
+                    name,
+                    {"client": int(client), **values},
+                    arrays[place] if arrays else {},
+                    self._mark,
+                )
                 letters[place] = Letter(node, kind, note, self._mark)
         outcomes = dict(zip(letters, self._send(list(letters.values())), strict=True))
         absent = Outcome("error", why="is not connected")
@@ -284,12 +363,19 @@ class FlowerRuntime:
 
     def _send(self, letters: Sequence[Letter]) -> list[Outcome]:
         patience = self._patience
-        outcomes = exchange(self._grid, letters, deadline_seconds=patience.deadline_seconds, poll_seconds=patience.poll_seconds)
+        outcomes = exchange(
+            self._grid,
+            letters,
+            deadline_seconds=patience.deadline_seconds,
+            poll_seconds=patience.poll_seconds,
+        )
         for letter, outcome in zip(letters, outcomes, strict=True):
             self._registry.heard(letter.node, failed=outcome.lost)
             self.tally.messages_down += 1
             self.tally.payload_down += letter.note.payload_bytes
-            self.tally.test_down += letter.note.payload_bytes if letter.note.values.get("which") == "test" else 0
+            self.tally.test_down += (
+                letter.note.payload_bytes if letter.note.values.get("which") == "test" else 0
+            )
             self.tally.arrays_down += bool(letter.note.arrays)
             self.tally.messages_up += outcome.sent
             self.tally.arrays_up += bool(outcome.note and outcome.note.arrays)

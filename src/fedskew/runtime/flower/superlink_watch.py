@@ -1,9 +1,10 @@
 """A ServerApp ends with its SuperLink.
 
-Flower starts it from a SuperExec, and that from the SuperLink. When the SuperLink is killed, the SuperExec may sleep for 20 s
-between two attempts to reach it, and the ServerApp tries again for ever: started anew meanwhile, the SuperLink would find a
-run that it calls failed and that still plays, in the very folder where ``--resume`` is to go on. Every finished round is on
-disk, so the ServerApp can end at any moment.
+Flower starts it from a SuperExec, and that from the SuperLink. When the SuperLink is killed, the
+SuperExec may sleep for 20 s between two attempts to reach it, and the ServerApp tries again for
+ever: started anew meanwhile, the SuperLink would find a run that it calls failed and that still
+plays, in the very folder where ``--resume`` is to go on. Every finished round is on disk, so the
+ServerApp can end at any moment.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ LOOK_SECONDS = 0.25
 
 
 def end_with_superlink() -> None:
-    """Watch the SuperExec and the SuperLink above this process from now on, and end with either of them."""
+    """Watch the SuperExec and the SuperLink above this process from now on, and end with either
+    of them.
+    """
     born = lineage()
 
     def watch() -> None:
@@ -30,7 +33,8 @@ def end_with_superlink() -> None:
 
 
 def lineage() -> tuple[int, int]:
-    """(parent, the SuperLink above it or 0); a child gets another parent in the moment its own one dies.
+    """(parent, the SuperLink above it or 0); a child gets another parent in the moment its own one
+    dies.
 
     >>> lineage() == lineage(), lineage()[0] == os.getppid()
     (True, True)
@@ -53,7 +57,9 @@ def parent_of(pid: int) -> int:
 
 
 def is_superlink(pid: int) -> bool:
-    """Whether a process is a SuperLink. A SuperExec started by hand has a shell above it, which may well end before it."""
+    """Whether a process is a SuperLink. A SuperExec started by hand has a shell above it, which
+    may well end before it.
+    """
     try:
         return SUPERLINK.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -1,4 +1,6 @@
-"""What a user brings to a fleet: the data of one client, the data of the server, the model. All three are functions."""
+"""What a user brings to a fleet: the data of one client, the data of the server, the model. All
+three are functions.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FleetSettings:
-    """What both sides know of a run: the resolved recipe, the seed, and Flower's run configuration."""
+    """What both sides know of a run: the resolved recipe, the seed, and Flower's run
+    configuration.
+    """
 
     recipe: Mapping[str, Any]
     seed: int = 0
@@ -28,7 +32,9 @@ class FleetSettings:
 
 @dataclass(frozen=True, eq=False)
 class ClientData:
-    """The examples of one client, or those the server tests on. Shapes as in :mod:`fedskew.data.dataset`."""
+    """The examples of one client, or those the server tests on. Shapes as in
+    :mod:`fedskew.data.dataset`.
+    """
 
     x: NDArray[Any]  # (n, ...) uint8 images | float32 tables | integer tokens
     y: Ints  # (n,) labels 0..C-1
@@ -43,9 +49,11 @@ class Task:
     """The three functions of a user's ``task.py`` and the number of classes."""
 
     num_classes: int
-    load_data: Callable[[int, FleetSettings], ClientData]  # one client's examples, called at that client only
+    # one client's examples, called at that client only
+    load_data: Callable[[int, FleetSettings], ClientData]
     build_model: Callable[[FleetSettings], nn.Module]
-    load_test: Callable[[FleetSettings], ClientData] | None = None  # the server's: its test set, its auxiliary set as x, y
+    # the server's: its test set, its auxiliary set as x, y
+    load_test: Callable[[FleetSettings], ClientData] | None = None
 
 
 def client_store(client: int, data: ClientData, num_classes: int) -> Store:
@@ -66,7 +74,9 @@ def client_store(client: int, data: ClientData, num_classes: int) -> Store:
 
 
 def server_store(data: ClientData | None, num_classes: int) -> Store:
-    """The server's own examples: a central test set, and its auxiliary set as training rows that no client owns."""
+    """The server's own examples: a central test set, and its auxiliary set as training rows that
+    no client owns.
+    """
     empty = ClientData(np.zeros((0, 1), np.float32), np.empty(0, np.int64))
     data = data or empty
     x, y = _checked("the server", data.x, data.y, num_classes)
@@ -86,7 +96,9 @@ def _alone(client: int, size: int) -> Ints:
     return offsets
 
 
-def _test_rows(where: str, data: ClientData, x: NDArray[Any], num_classes: int) -> tuple[NDArray[Any], Ints]:
+def _test_rows(
+    where: str, data: ClientData, x: NDArray[Any], num_classes: int
+) -> tuple[NDArray[Any], Ints]:
     if data.x_test is None or data.y_test is None:
         return x[:0], np.empty(0, np.int64)
     return _checked(where, data.x_test, data.y_test, num_classes)
@@ -95,7 +107,11 @@ def _test_rows(where: str, data: ClientData, x: NDArray[Any], num_classes: int) 
 def _checked(where: str, x: NDArray[Any], y: Ints, num_classes: int) -> tuple[NDArray[Any], Ints]:
     x, labels = np.asarray(x), np.asarray(y)
     if len(x) != len(labels) or labels.ndim != 1:
-        raise DataError(where, f"{len(x)} examples but labels of shape {labels.shape}", "Give one label per example")
+        raise DataError(
+            where,
+            f"{len(x)} examples but labels of shape {labels.shape}",
+            "Give one label per example",
+        )
     if labels.size and not 0 <= labels.min() <= labels.max() < num_classes:
         found = f"labels run from {labels.min()} to {labels.max()}"
         raise DataError(where, found, f"They must be 0..{num_classes - 1}")

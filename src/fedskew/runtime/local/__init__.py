@@ -1,4 +1,5 @@
-"""Training on this machine: one worker process per core, one torch thread each, data and parameters in shared memory.
+"""Training on this machine: one worker process per core, one torch thread each, data and parameters
+in shared memory.
 
 ``runtime.py``  what the loop talks to      ``crew.py``     alone.py or team.py: same calls, same bits
 ``store.py``    the examples, kept once     ``process.py``  one worker process and its pipe

@@ -6,9 +6,11 @@ import ctypes
 
 
 def tune_allocator() -> None:
-    """Let glibc keep freed blocks (the next batch's activations, the next round's models) instead of giving them back.
+    """Let glibc keep freed blocks (the next batch's activations, the next round's models) instead
+    of giving them back.
 
-    Otherwise every block above 128 kB is mapped and zeroed by the kernel anew: 335-656 page faults a step on a small CNN.
+    Otherwise every block above 128 kB is mapped and zeroed by the kernel anew: 335-656 page faults
+    a step on a small CNN.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

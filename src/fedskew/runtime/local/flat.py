@@ -1,4 +1,6 @@
-"""A torch module whose parameters and buffers live in one flat float32 vector: the form in which models cross every border."""
+"""A torch module whose parameters and buffers live in one flat float32 vector: the form in which
+models cross every border.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from fedskew.types import Layout, Params
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Draw from torch's generator as if freshly seeded, and put it back afterwards (dropout and initialisers know no other)."""
+    """Draw from torch's generator as if freshly seeded, and put it back afterwards (dropout and
+    initialisers know no other).
+    """
     before = torch.get_rng_state()
     torch.default_generator.manual_seed(seed)
     try:
@@ -26,14 +30,19 @@ def seeded(seed: int) -> Iterator[None]:
 def layout_of(module: nn.Module) -> Layout:
     """Trainable parameters, float buffers and integer counters.
 
-    Frozen parameters, and integer tables such as position ids, stay where they are: they are built alike everywhere and
-    never travel. Buffers a module marks as not persistent must not carry anything from one batch to the next.
+    Frozen parameters, and integer tables such as position ids, stay where they are: they are built
+    alike everywhere and never travel. Buffers a module marks as not persistent must not carry
+    anything from one batch to the next.
     """
-    tensors = [(name, tuple(p.shape), "weight") for name, p in module.named_parameters() if p.requires_grad]
+    tensors = [
+        (name, tuple(p.shape), "weight") for name, p in module.named_parameters() if p.requires_grad
+    ]
     persistent = module.state_dict(keep_vars=True)
     for name, buffer in module.named_buffers():
         if name in persistent and (buffer.is_floating_point() or buffer.ndim == 0):
-            tensors.append((name, tuple(buffer.shape), "buffer" if buffer.is_floating_point() else "counter"))
+            tensors.append(
+                (name, tuple(buffer.shape), "buffer" if buffer.is_floating_point() else "counter")
+            )
     return Layout.of(tensors)
 
 
@@ -59,7 +68,9 @@ class FlatModule:
             if block.kind == "weight":
                 self.weights.append(tensor)
         self.trained = self.vector[: self.layout.num_weights]  # (D without buffers), shares memory
-        self.has_batch_norm = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules())
+        self.has_batch_norm = any(
+            isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules()
+        )
 
     def read(self, params: Params) -> None:
         """Take over a flat vector."""

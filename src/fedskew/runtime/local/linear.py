@@ -1,12 +1,14 @@
 """Logistic regression on small tables, many clients at once.
 
-A step on a batch of 32 rows of ten numbers is a few hundred multiplications, and autograd spends a hundred microseconds around
-them. Here the d-th steps of all clients of a round are one stack of matrix products: 50 clients of ACSIncome cost per step and
-client about 2 us instead of about 130 us, which turns the comparison of paper 004's Table III from hours into minutes.
+A step on a batch of 32 rows of ten numbers is a few hundred multiplications, and autograd spends a
+hundred microseconds around them. Here the d-th steps of all clients of a round are one stack of
+matrix products: 50 clients of ACSIncome cost per step and client about 2 us instead of about 130
+us, which turns the comparison of paper 004's Table III from hours into minutes.
 
-The arithmetic of a client does not depend on who is beside it: every product is one BLAS call per client on batches padded to
-the same size, and everything else works element by element. So a client trained alone, as in a worker process, ends with the
-same bits as in a crowd (a parity test says so); it ends close to, not bit for bit at, the autograd step's result.
+The arithmetic of a client does not depend on who is beside it: every product is one BLAS call per
+client on batches padded to the same size, and everything else works element by element. So a client
+trained alone, as in a worker process, ends with the same bits as in a crowd (a parity test says
+so); it ends close to, not bit for bit at, the autograd step's result.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ MAX_PLACES = 1 << 22  # batch places of one group: 32 MB of row numbers
 
 @dataclass(frozen=True)
 class Member:
-    """One client of a group: what it begins with, where its result goes, its rows and its own random stream."""
+    """One client of a group: what it begins with, where its result goes, its rows and its own
+    random stream.
+    """
 
     params: Params
     out: Params
@@ -41,8 +45,11 @@ class LinearTrainer:
     """Trains and scores ``softmax(x W' + b)`` on examples (N, F) that are scaled already."""
 
     def __init__(self, x: Params, y: Ints, num_classes: int) -> None:
-        # A column of ones makes the bias one more weight: no sum, no addition and no copy of its own in every step.
-        self._x = np.concatenate([np.asarray(x, np.float32), np.ones((len(x), 1), np.float32)], axis=1)
+        # A column of ones makes the bias one more weight: no sum, no addition and no copy of its
+        # own in every step.
+        self._x = np.concatenate(
+            [np.asarray(x, np.float32), np.ones((len(x), 1), np.float32)], axis=1
+        )
         self._y, self._classes = np.asarray(y), num_classes
 
     def _inside(self, params: Params) -> Params:
@@ -58,28 +65,43 @@ class LinearTrainer:
         for group in _groups([len(b) for b in batches], job.batch):
             began = time.perf_counter()
             chosen = [members[i] for i in group]
-            start = [self._mean_loss(m.params, m.rows) for m in chosen] if job.report_loss == "start" else None
+            start = (
+                [self._mean_loss(m.params, m.rows) for m in chosen]
+                if job.report_loss == "start"
+                else None
+            )
             losses = self._descend(chosen, [batches[i] for i in group], job)
             per_step = (time.perf_counter() - began) / sum(len(batches[i]) for i in group)
             for place, i in enumerate(group):
                 loss = losses[place] / (len(members[i].rows) * job.epochs)
                 if job.report_loss != "train":
-                    loss = start[place] if start is not None else self._mean_loss(members[i].out, members[i].rows)
+                    loss = (
+                        start[place]
+                        if start is not None
+                        else self._mean_loss(members[i].out, members[i].rows)
+                    )
                 steps, finite = len(batches[i]), all_finite(members[i].out)
-                results[i] = Trained(float(loss), per_step * steps, steps, len(members[i].rows), finite)
+                results[i] = Trained(
+                    float(loss), per_step * steps, steps, len(members[i].rows), finite
+                )
         return [result for result in results if result is not None]
 
     def _descend(self, members: Sequence[Member], batches: Sequence[Ints], job: LocalJob) -> Floats:
-        """Write every member's model after all steps to its ``out``; (g,) sums of losses. Members come longest first."""
+        """Write every member's model after all steps to its ``out``; (g,) sums of losses.
+        Members come longest first.
+        """
         models = self._inside(np.stack([member.params for member in members]))
         added = None
         if any(member.correction is not None for member in members):
             nothing = np.zeros_like(members[0].params)
-            added = self._inside(np.stack([nothing if m.correction is None else m.correction for m in members]))
+            added = self._inside(
+                np.stack([nothing if m.correction is None else m.correction for m in members])
+            )
         update = _Update(models, job, added)
         places = _lay_out(batches, job.batch)
         labels, every = self._y.take(places.rows)[:, :, None, :], np.arange(self._classes)[:, None]
-        right = np.ones(places.rows.shape, np.float32)  # the probability each example's own class had
+        # the probability each example's own class had
+        right = np.ones(places.rows.shape, np.float32)
         width = self._x.shape[1]
         for step, n in enumerate(places.left):
             x = self._x.take(places.rows[step, :n].ravel(), axis=0).reshape(n, job.batch, width)
@@ -102,7 +124,8 @@ class LinearTrainer:
     def score(self, params: Params, rows: Ints) -> tuple[Params, Bools]:
         """Loss and correctness of every one of these examples under a model."""
         labels = self._y[rows]
-        logits = self._inside(params[None])[0] @ self._x.take(rows, axis=0).T  # (C, n): sums over classes run along memory
+        # (C, n): sums over classes run along memory
+        logits = self._inside(params[None])[0] @ self._x.take(rows, axis=0).T
         logits -= logits.max(axis=0)
         own, right = logits[labels, np.arange(len(rows))], logits.argmax(axis=0) == labels
         np.exp(logits, out=logits)
@@ -127,7 +150,9 @@ class _Update:
         self._taken += 1
         if job.clip_norm:
             norms = np.sqrt(np.square(gradient).sum(axis=(1, 2), keepdims=True))
-            gradient *= np.minimum(np.float32(job.clip_norm) / np.maximum(norms, np.float32(1e-12)), np.float32(1))
+            gradient *= np.minimum(
+                np.float32(job.clip_norm) / np.maximum(norms, np.float32(1e-12)), np.float32(1)
+            )
         if self._added is not None:
             gradient += self._added[:n]
         if self._received is not None:
@@ -146,7 +171,9 @@ class _Update:
             models -= gradient
 
     def _adam(self, gradient: Params, models: Params, n: int) -> None:
-        """Adam with both means kept without their factor 1 - beta, which goes into the two constants instead."""
+        """Adam with both means kept without their factor 1 - beta, which goes into the two
+        constants instead.
+        """
         (beta1, beta2), t = ADAM_BETAS, self._taken
         first, second = self._first[:n], self._second[:n]
         first *= np.float32(beta1)
@@ -173,7 +200,9 @@ def _batches(member: Member, job: LocalJob) -> Ints:
 
 
 def _groups(steps: Sequence[int], batch: int) -> Iterator[list[int]]:
-    """Members to train together, the longest first, so that a step works on a contiguous block of those not done yet."""
+    """Members to train together, the longest first, so that a step works on a contiguous block
+    of those not done yet.
+    """
     order = np.argsort(-np.asarray(steps, np.int64), kind="stable").tolist()
     while order:
         fits = max(1, MAX_PLACES // (steps[order[0]] * batch))

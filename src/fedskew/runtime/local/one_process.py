@@ -11,7 +11,15 @@ import numpy as np
 from fedskew.errors import FedskewError, RunError, WorkerError
 from fedskew.runtime.local.process import MODEL_REMEDY
 from fedskew.runtime.local.store import Store
-from fedskew.runtime.local.tasks import Reaction, ReactTask, Scored, ScoreTask, TrainTask, first_line, reply_of
+from fedskew.runtime.local.tasks import (
+    Reaction,
+    ReactTask,
+    Scored,
+    ScoreTask,
+    TrainTask,
+    first_line,
+    reply_of,
+)
 from fedskew.runtime.replies import Reply
 from fedskew.types import Params
 
@@ -46,10 +54,14 @@ class Alone:
     def train(self, tasks: Sequence[TrainTask], models: Params) -> tuple[list[Reply], Params]:
         """Train every task in turn, or all of them together."""
         out = np.empty((len(tasks), self.layout.size), np.float32)
-        replies = self._together(tasks, models, out) or {t.row: self._train_one(t, models, out[t.row]) for t in tasks}
+        replies = self._together(tasks, models, out) or {
+            t.row: self._train_one(t, models, out[t.row]) for t in tasks
+        }
         return [replies[row] for row in range(len(tasks))], out
 
-    def _together(self, tasks: Sequence[TrainTask], models: Params, out: Params) -> dict[int, Reply]:
+    def _together(
+        self, tasks: Sequence[TrainTask], models: Params, out: Params
+    ) -> dict[int, Reply]:
         """All tasks at once, where the model is linear and they do the same; empty if not."""
         linear = self._trainer.linear
         if linear is None or len({task.job for task in tasks}) != 1:
@@ -58,17 +70,29 @@ class Alone:
         for task in tasks:
             try:
                 start = models[task.start]
-                member = self._trainer.member(task.client, start, out[task.row], task.job, task.seed, task.round)
+                member = self._trainer.member(
+                    task.client, start, out[task.row], task.job, task.seed, task.round
+                )
                 members[task.row] = replace(member, correction=task.correction)
             except Exception as error:  # a sick client costs one update, not the round
                 replies[task.row] = Reply(None, failure=first_line(error))
-        for row, trained in zip(members, linear.train(list(members.values()), tasks[0].job), strict=True):
+        for row, trained in zip(
+            members, linear.train(list(members.values()), tasks[0].job), strict=True
+        ):
             replies[row] = reply_of(out[row], trained)
         return replies
 
     def _train_one(self, task: TrainTask, models: Params, out: Params) -> Reply:
         try:
-            result = self._trainer.train(task.client, models[task.start], out, task.job, task.seed, task.round, task.correction)
+            result = self._trainer.train(
+                task.client,
+                models[task.start],
+                out,
+                task.job,
+                task.seed,
+                task.round,
+                task.correction,
+            )
         except Exception as error:  # a sick client costs one update, not the round
             return Reply(None, failure=first_line(error))
         return reply_of(out, result)
@@ -76,10 +100,14 @@ class Alone:
     def score(self, tasks: Sequence[ScoreTask], models: Params) -> list[Scored]:
         """Score every task in turn."""
         try:
-            return [self._trainer.score(models[task.start], task.which, task.rows) for task in tasks]
+            return [
+                self._trainer.score(models[task.start], task.which, task.rows) for task in tasks
+            ]
         except Exception as error:
             raise WorkerError(
-                "evaluation", first_line(error), "Check that the model's forward pass accepts the data"
+                "evaluation",
+                first_line(error),
+                "Check that the model's forward pass accepts the data",
             ) from error
 
     def react(self, tasks: Sequence[ReactTask], models: Params) -> list[Reaction]:

@@ -1,8 +1,9 @@
-"""One worker process as its parent sees it: a pipe for small messages; parameters lie in blocks of shared memory.
+"""One worker process as its parent sees it: a pipe for small messages; parameters lie in blocks of
+shared memory.
 
-Workers are ordinary child processes started with ``python -m fedskew.runtime.local.worker``: user scripts need no
-``if __name__ == "__main__"`` guard, nothing is forked from a process with threads, and a worker whose parent disappears reads
-the end of its pipe and ends too.
+Workers are ordinary child processes started with ``python -m fedskew.runtime.local.worker``: user
+scripts need no ``if __name__ == "__main__"`` guard, nothing is forked from a process with threads,
+and a worker whose parent disappears reads the end of its pipe and ends too.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_
 
 
 def end_with_parent() -> None:
-    """Called in a child: the kernel kills it when its parent ends, even in the middle of a long client (Linux)."""
+    """Called in a child: the kernel kills it when its parent ends, even in the middle of a long
+    client (Linux).
+    """
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
@@ -41,7 +44,14 @@ def end_with_parent() -> None:
 class WorkerProcess:
     """A worker, its place on the board, and whether it is at work."""
 
-    def __init__(self, shared: SharedStore, factory: Callable[[], nn.Module], seed: int, board: Board, place: int) -> None:
+    def __init__(
+        self,
+        shared: SharedStore,
+        factory: Callable[[], nn.Module],
+        seed: int,
+        board: Board,
+        place: int,
+    ) -> None:
         import cloudpickle  # functions of a script or notebook have no importable name
 
         self.pipe, theirs = Pipe()
@@ -50,14 +60,22 @@ class WorkerProcess:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "fedskew.runtime.local.worker", str(theirs.fileno())],
             pass_fds=(theirs.fileno(), board.descriptor, *shared.descriptors),
-            env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            env={
+                **os.environ,
+                **ONE_THREAD,
+                "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+            },
             stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C reaches the parent only, which then closes its workers in order
+            # Ctrl-C reaches the parent only, which then closes its workers in order
+            start_new_session=True,
         )
         theirs.close()
-        with contextlib.suppress(BrokenPipeError):  # a worker that could not start is reported by ready()
+        # a worker that could not start is reported by ready()
+        with contextlib.suppress(BrokenPipeError):
             board_and_place = (board.descriptor, board.workers, place)
-            self.pipe.send_bytes(cloudpickle.dumps((dict(shared.handles), factory, seed, board_and_place)))
+            self.pipe.send_bytes(
+                cloudpickle.dumps((dict(shared.handles), factory, seed, board_and_place))
+            )
 
     def ready(self) -> None:
         """Wait until the worker has built its model."""
@@ -89,7 +107,9 @@ class WorkerProcess:
             return self.pipe.recv()
         except (EOFError, OSError):
             raise RunError(
-                "local runtime", f"a worker process ended while starting ({self.fate()})", "See the message above"
+                "local runtime",
+                f"a worker process ended while starting ({self.fate()})",
+                "See the message above",
             ) from None
 
     def begin(self, message: memoryview) -> None:
@@ -115,7 +135,9 @@ class WorkerProcess:
         self.pipe.close()
 
     def close(self, patience: float = 2.0) -> None:
-        """End the process: politely by closing its pipe, firmly when patience (seconds) runs out."""
+        """End the process: politely by closing its pipe, firmly when patience (seconds) runs
+        out.
+        """
         self.dismiss()
         try:
             self._process.wait(timeout=patience)

@@ -1,7 +1,8 @@
 """The local runtime: trains and evaluates clients on this machine.
 
-Results do not depend on the number of workers or on who else was chosen: batch order is keyed by (seed, client, round), each
-process uses one torch thread, and evaluation is cut into the same pieces whoever computes them.
+Results do not depend on the number of workers or on who else was chosen: batch order is keyed by
+(seed, client, round), each process uses one torch thread, and evaluation is cut into the same
+pieces whoever computes them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,19 @@ from fedskew.runtime.local.tasks import Crew, ReactTask, Scored, ScoreTask, Trai
 from fedskew.runtime.local.worker_pool import Team
 from fedskew.runtime.replies import collect
 from fedskew.streams import stream
-from fedskew.types import Auxiliary, Bools, Description, Floats, Ids, Ints, LocalJob, Params, Population, Replies, Scores
+from fedskew.types import (
+    Auxiliary,
+    Bools,
+    Description,
+    Floats,
+    Ids,
+    Ints,
+    LocalJob,
+    Params,
+    Population,
+    Replies,
+    Scores,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,10 +42,17 @@ PIECE = 2500  # examples of one evaluation task
 
 
 class LocalRuntime:
-    """Clients of a :class:`Store` trained in ``workers`` processes (1 = in this process, 0 = one per core)."""
+    """Clients of a :class:`Store` trained in ``workers`` processes (1 = in this process, 0 = one
+    per core).
+    """
 
     def __init__(
-        self, store: Store, factory: Callable[[], nn.Module], *, workers: int = 0, population: Population | None = None
+        self,
+        store: Store,
+        factory: Callable[[], nn.Module],
+        *,
+        workers: int = 0,
+        population: Population | None = None,
     ) -> None:
         self._store = store
         self._population = population or Population(np.diff(store.train_offsets))
@@ -43,7 +63,12 @@ class LocalRuntime:
     def __enter__(self) -> LocalRuntime:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def describe(self) -> Description:
@@ -76,7 +101,10 @@ class LocalRuntime:
         """Train the clients, the largest first so that the workers finish together."""
         order = np.argsort(-self._population.num_examples[list(clients)], kind="stable")
         added = [None] * len(clients) if corrections is None else corrections
-        tasks = [TrainTask(int(i), int(clients[i]), int(start[i]), job, seed, round, added[i]) for i in order]
+        tasks = [
+            TrainTask(int(i), int(clients[i]), int(start[i]), job, seed, round, added[i])
+            for i in order
+        ]
         replies, out = self._crew.train(tasks, models)
         return collect(replies, models.shape[1], out)
 
@@ -85,7 +113,11 @@ class LocalRuntime:
         rows = self._store.central_order
         pieces = [rows[i : i + PIECE] for i in range(0, len(rows), PIECE)]
         tasks = [ScoreTask(slot, "test", piece) for slot in range(len(models)) for piece in pieces]
-        return _summary(self._crew.score(tasks, models), np.repeat(np.arange(len(models)), len(rows)), len(models))
+        return _summary(
+            self._crew.score(tasks, models),
+            np.repeat(np.arange(len(models)), len(rows)),
+            len(models),
+        )
 
     def evaluate_clients(
         self,
@@ -100,34 +132,54 @@ class LocalRuntime:
     ) -> Scores:
         """Every client's model on its own rows, many clients to a batch."""
         if which == "test" and not len(self._store.test_order) and self._store.num_clients:
-            raise RunError("evaluation", "clients have no test sets", 'Set data.client_test = "matched" or "split"')
+            raise RunError(
+                "evaluation",
+                "clients have no test sets",
+                'Set data.client_test = "matched" or "split"',
+            )
         tasks, owners = [], []
         slots = np.asarray(start)
         for slot in np.unique(slots):
             mine = np.flatnonzero(slots == slot)
-            rows = [self._own_rows(int(clients[int(i)]), which, max_examples, seed, round) for i in mine]
+            rows = [
+                self._own_rows(int(clients[int(i)]), which, max_examples, seed, round) for i in mine
+            ]
             owners.append(np.repeat(mine, [len(r) for r in rows]))
             joined = np.concatenate(rows)
-            tasks += [ScoreTask(int(slot), which, joined[i : i + PIECE]) for i in range(0, len(joined), PIECE)]
+            tasks += [
+                ScoreTask(int(slot), which, joined[i : i + PIECE])
+                for i in range(0, len(joined), PIECE)
+            ]
         scored = self._crew.score(tasks, models)
-        return _summary(scored, np.concatenate(owners) if owners else np.empty(0, np.int64), len(clients))
+        return _summary(
+            scored, np.concatenate(owners) if owners else np.empty(0, np.int64), len(clients)
+        )
 
     def _own_rows(self, client: int, which: str, max_examples: int, seed: int, round: int) -> Ints:
         rows = self._store.rows(client, which)
         if not max_examples or len(rows) <= max_examples:
             return rows
-        return np.sort(stream(seed, "loss", client, round).choice(rows, max_examples, replace=False))
+        return np.sort(
+            stream(seed, "loss", client, round).choice(rows, max_examples, replace=False)
+        )
 
     def best_fit(self, clients: Ids, models: Params) -> Floats:
-        """Every model on every client's training rows, then a vote of the rows; a loss that is not a number never wins."""
+        """Every model on every client's training rows, then a vote of the rows; a loss that is
+        not a number never wins.
+        """
         rows = [self._store.rows(int(client), "train") for client in clients]
-        owner, joined = np.repeat(np.arange(len(rows)), [len(r) for r in rows]), np.concatenate([*rows, np.empty(0, np.int64)])
+        owner, joined = (
+            np.repeat(np.arange(len(rows)), [len(r) for r in rows]),
+            np.concatenate([*rows, np.empty(0, np.int64)]),
+        )
         pieces = [joined[i : i + PIECE] for i in range(0, len(joined), PIECE)]
         tasks = [ScoreTask(slot, "train", piece) for slot in range(len(models)) for piece in pieces]
         scored = self._crew.score(tasks, models)
         losses = np.concatenate([loss for loss, _ in scored]) if scored else np.empty(0, np.float32)
         best = np.nan_to_num(losses.reshape(len(models), -1), nan=np.inf).argmin(axis=0)
-        votes = np.bincount(owner * len(models) + best, minlength=len(rows) * len(models)).reshape(len(rows), len(models))
+        votes = np.bincount(owner * len(models) + best, minlength=len(rows) * len(models)).reshape(
+            len(rows), len(models)
+        )
         with np.errstate(invalid="ignore"):
             return np.asarray(votes / votes.sum(axis=1, keepdims=True))
 
@@ -135,7 +187,9 @@ class LocalRuntime:
         """Every model on the server's own examples."""
         if not len(self._store.auxiliary_order):
             raise RunError(
-                "data.auxiliary", "the server holds no examples of its own", "Set data.auxiliary, for example to 100"
+                "data.auxiliary",
+                "the server holds no examples of its own",
+                "Set data.auxiliary, for example to 100",
             )
         reactions = self._crew.react([ReactTask(i) for i in range(len(models))], models)
         return Auxiliary(np.stack([g for g, _ in reactions]), np.stack([p for _, p in reactions]))
@@ -146,7 +200,9 @@ class LocalRuntime:
 
 
 def _summary(scored: Sequence[Scored], owner: Ints, n: int) -> Scores:
-    """Means per owner; double precision and a fixed order, so that the number of workers cannot show."""
+    """Means per owner; double precision and a fixed order, so that the number of workers cannot
+    show.
+    """
     losses = np.concatenate([loss for loss, _ in scored]) if scored else np.empty(0, np.float32)
     correct = np.concatenate([right for _, right in scored]) if scored else np.empty(0, np.bool_)
     counts = np.bincount(owner, minlength=n)

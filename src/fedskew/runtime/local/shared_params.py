@@ -1,6 +1,8 @@
-"""Shared memory in which workers find the models to begin with, and write trained ones: nobody copies them afterwards.
+"""Shared memory in which workers find the models to begin with, and write trained ones: nobody
+copies them afterwards.
 
-A block is taken for one call and comes back when the last array on it is gone: replies may be kept as long as anyone likes.
+A block is taken for one call and comes back when the last array on it is gone: replies may be kept
+as long as anyone likes.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ import numpy as np
 from fedskew.runtime.local.store import anonymous_file
 from fedskew.types import Params
 
-SPARE = 4  # blocks kept for the next call: models in, corrections in, replies out; these often live into the next round
+# blocks kept for the next call: models in, corrections in, replies out; these often live into the
+# next round
+SPARE = 4
 
 
 @dataclass(eq=False)
@@ -54,7 +58,9 @@ class Blocks:
         self.spare: list[Block] = []
 
     def take(self, rows: int, width: int) -> tuple[Block, Params]:
-        """A block with at least this many rows, and an array on it. The block is spare again when the array is gone."""
+        """A block with at least this many rows, and an array on it. The block is spare again
+        when the array is gone.
+        """
         fitting = [b for b in self.spare if b.rows >= rows and b.width == width]
         block = min(fitting, key=lambda b: b.rows, default=None)
         if block is None:

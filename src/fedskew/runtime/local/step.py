@@ -2,13 +2,15 @@
 
 Two paths with the same mathematics (a parity test compares both with ``torch.optim``):
 
-* :class:`AutogradStep` for any module: gradients become one flat vector, the update is arithmetic on flat vectors. No
-  optimiser object, because the first ``torch.optim`` step of a process imports ``torch._dynamo`` (about 1.5 s).
-* :class:`FusedMLPStep` for ``Sequential(Flatten?, Linear, ReLU, ..., Linear)`` under plain SGD: each weight gradient is added
-  to its weight inside the matrix product, so no gradient, no graph and no optimiser state ever exist. Measured on
-  784-200-200-10 with batches of 64: 0.65 of the time of ``loss.backward(); optimizer.step()``. Weight decay, a
-  proximal term and corrections (SCAFFOLD, FedDyn) are one pass over the weights before it. Clipping (FedDyn) needs the whole
-  gradient before anything moves, unless a cheap bound on its length shows that there is nothing to clip.
+* :class:`AutogradStep` for any module: gradients become one flat vector, the update is arithmetic
+  on flat vectors. No optimiser object, because the first ``torch.optim`` step of a process imports
+  ``torch._dynamo`` (about 1.5 s).
+* :class:`FusedMLPStep` for ``Sequential(Flatten?, Linear, ReLU, ..., Linear)`` under plain SGD:
+  each weight gradient is added to its weight inside the matrix product, so no gradient, no graph
+  and no optimiser state ever exist. Measured on 784-200-200-10 with batches of 64: 0.65 of the time
+  of ``loss.backward(); optimizer.step()``. Weight decay, a proximal term and corrections (SCAFFOLD,
+  FedDyn) are one pass over the weights before it. Clipping (FedDyn) needs the whole gradient before
+  anything moves, unless a cheap bound on its length shows that there is nothing to clip.
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ class AutogradStep:
             self._adam(gradient)
             return
         if job.momentum:
-            self._first = gradient if self._first is None else self._first.mul_(job.momentum).add_(gradient)
+            self._first = (
+                gradient if self._first is None else self._first.mul_(job.momentum).add_(gradient)
+            )
             gradient = self._first
         weights.add_(gradient, alpha=-job.lr)
 
@@ -84,7 +88,9 @@ class AutogradStep:
 
 
 def linear_layers(module: nn.Module) -> list[nn.Linear] | None:
-    """The layers of a plain ReLU network, or None if the module is anything else (hooks and parametrisations included)."""
+    """The layers of a plain ReLU network, or None if the module is anything else (hooks and
+    parametrisations included).
+    """
     if type(module) is not nn.Sequential or any(_is_hooked(part) for part in module.modules()):
         return None
     parts = list(module)
@@ -93,12 +99,23 @@ def linear_layers(module: nn.Module) -> list[nn.Linear] | None:
     linear, between = parts[0::2], parts[1::2]
     plain = all(_is_plain_linear(p) for p in linear) and all(type(p) is nn.ReLU for p in between)
     trained = all(p.requires_grad for p in module.parameters())
-    return [p for p in linear if isinstance(p, nn.Linear)] if plain and trained and len(linear) == len(between) + 1 else None
+    return (
+        [p for p in linear if isinstance(p, nn.Linear)]
+        if plain and trained and len(linear) == len(between) + 1
+        else None
+    )
 
 
 def _is_hooked(part: nn.Module) -> bool:
-    """Whether something happens around forward or backward that the fused step would leave out (spectral_norm, say)."""
-    hooks = (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks)
+    """Whether something happens around forward or backward that the fused step would leave out
+    (spectral_norm, say).
+    """
+    hooks = (
+        part._forward_hooks,
+        part._forward_pre_hooks,
+        part._backward_hooks,
+        part._backward_pre_hooks,
+    )
     return any(hooks)
 
 
@@ -108,21 +125,34 @@ def _is_plain_linear(part: nn.Module) -> bool:
 
 
 class FusedMLPStep:
-    """Plain SGD on a plain ReLU network; with weight decay, a proximal term, corrections and clipping if asked."""
+    """Plain SGD on a plain ReLU network; with weight decay, a proximal term, corrections and
+    clipping if asked.
+    """
 
-    def __init__(self, model: FlatModule, layers: list[nn.Linear], job: LocalJob, correction: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        model: FlatModule,
+        layers: list[nn.Linear],
+        job: LocalJob,
+        correction: Tensor | None = None,
+    ) -> None:
         self._weights = [layer.weight.detach() for layer in layers]
         self._biases = [layer.bias.detach() for layer in layers]
         self._trained, self._lr = model.trained, job.lr
         self._keep = 1.0 - job.lr * (job.weight_decay + job.prox_mu)
-        # What every step adds besides the loss's own gradient: lr * (prox_mu * received - correction).
+        # What every step adds besides the loss's own gradient: lr * (prox_mu * received -
+        # correction).
         self._constant = model.trained * (job.lr * job.prox_mu) if job.prox_mu else None
         if correction is not None:
-            self._constant = (0.0 if self._constant is None else self._constant) - job.lr * correction
+            self._constant = (
+                0.0 if self._constant is None else self._constant
+            ) - job.lr * correction
         self._clip_norm = job.clip_norm
         if job.clip_norm:
             self._gradient = torch.empty_like(model.trained)
-            self._weight_gradients = [_same_place(weight, self._gradient) for weight in self._weights]
+            self._weight_gradients = [
+                _same_place(weight, self._gradient) for weight in self._weights
+            ]
             self._bias_gradients = [_same_place(bias, self._gradient) for bias in self._biases]
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
@@ -136,7 +166,9 @@ class FusedMLPStep:
             target = y.unsqueeze(1)
             loss = -log_p.gather(1, target).sum()
             delta = log_p.exp_()
-            delta.scatter_add_(1, target, torch.full_like(target, -1, dtype=torch.float32)).div_(len(y))
+            delta.scatter_add_(1, target, torch.full_like(target, -1, dtype=torch.float32)).div_(
+                len(y)
+            )
             deltas = self._backward(inputs, delta)
             if self._clip_norm and self._bound(inputs, deltas) > self._clip_norm:
                 self._descend_clipped(inputs, deltas)
@@ -148,12 +180,18 @@ class FusedMLPStep:
         """The loss's gradient at each layer's output, the first layer first."""
         deltas = [delta]
         for level in range(len(self._weights) - 1, 0, -1):
-            deltas.append(torch.ops.aten.threshold_backward(deltas[-1] @ self._weights[level], inputs[level], 0))
+            deltas.append(
+                torch.ops.aten.threshold_backward(
+                    deltas[-1] @ self._weights[level], inputs[level], 0
+                )
+            )
         return deltas[::-1]
 
     def _descend(self, inputs: list[Tensor], deltas: list[Tensor]) -> None:
         self._shrink()
-        for weight, bias, given, delta in zip(self._weights, self._biases, inputs, deltas, strict=True):
+        for weight, bias, given, delta in zip(
+            self._weights, self._biases, inputs, deltas, strict=True
+        ):
             weight.addmm_(delta.t(), given, alpha=-self._lr)
             bias.sub_(delta.sum(0), alpha=self._lr)
 
@@ -166,13 +204,18 @@ class FusedMLPStep:
 
     @staticmethod
     def _bound(inputs: list[Tensor], deltas: list[Tensor]) -> float:
-        """No gradient is longer than this: layer by layer |delta^T (x, 1)| <= |delta| |(x, 1)|, in Frobenius norms."""
+        """No gradient is longer than this: layer by layer |delta^T (x, 1)| <= |delta| |(x, 1)|,
+        in Frobenius norms.
+        """
 
         def square(part: Tensor) -> float:
             flat = part.reshape(-1)
             return float(torch.dot(flat, flat))
 
-        squares = [square(delta) * (square(given) + len(given)) for given, delta in zip(inputs, deltas, strict=True)]
+        squares = [
+            square(delta) * (square(given) + len(given))
+            for given, delta in zip(inputs, deltas, strict=True)
+        ]
         return math.sqrt(sum(squares))
 
     def _descend_clipped(self, inputs: list[Tensor], deltas: list[Tensor]) -> None:
@@ -190,7 +233,9 @@ def _same_place(part: Tensor, vector: Tensor) -> Tensor:
 
 
 def step_for(model: FlatModule, job: LocalJob, correction: Tensor | None = None) -> Step:
-    """The fastest step that does exactly what the job says; ``correction`` is added to every gradient."""
+    """The fastest step that does exactly what the job says; ``correction`` is added to every
+    gradient.
+    """
     layers = linear_layers(model.module)
     if layers is not None and job.optimizer == "sgd" and not job.momentum:
         return FusedMLPStep(model, layers, job, correction)

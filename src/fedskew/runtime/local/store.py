@@ -1,7 +1,8 @@
 """The examples of all clients, kept once in memory and shared by every process.
 
-Arrays that are memory-mapped files are opened by path in each worker; others are copied once into an anonymous file whose
-descriptor the workers inherit. The kernel frees it when the last process is gone, so even ``kill -9`` leaves nothing behind.
+Arrays that are memory-mapped files are opened by path in each worker; others are copied once into
+an anonymous file whose descriptor the workers inherit. The kernel frees it when the last process is
+gone, so even ``kill -9`` leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from fedskew.types import Ints
 
 @dataclass(frozen=True)
 class Store:
-    """Examples and who owns them; index lists in CSR form: client i owns ``order[offsets[i]:offsets[i + 1]]``."""
+    """Examples and who owns them; index lists in CSR form: client i owns
+    ``order[offsets[i]:offsets[i + 1]]``.
+    """
 
     x: NDArray[Any]  # (N, ...) uint8 images | float32 tables | integer tokens
     y: Ints  # (N,)
@@ -34,7 +37,8 @@ class Store:
     test_order: Ints  # rows of x_test owned by clients; empty = no client test sets
     test_offsets: Ints  # (K + 1,)
     num_classes: int
-    auxiliary_order: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # rows of x the server itself holds
+    # rows of x the server itself holds
+    auxiliary_order: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     mean: NDArray[np.float32] | None = None
     std: NDArray[np.float32] | None = None
 
@@ -45,14 +49,20 @@ class Store:
 
     def rows(self, client: int, which: str) -> Ints:
         """Rows of ``x`` (which = "train") or ``x_test`` (which = "test") that one client owns."""
-        order, offsets = (self.train_order, self.train_offsets) if which == "train" else (self.test_order, self.test_offsets)
+        order, offsets = (
+            (self.train_order, self.train_offsets)
+            if which == "train"
+            else (self.test_order, self.test_offsets)
+        )
         return order[offsets[client] : offsets[client + 1]]
 
     def label_counts(self) -> Ints:
         """(K, C) training labels of every client."""
         owner = np.repeat(np.arange(self.num_clients), np.diff(self.train_offsets))
         flat = owner * self.num_classes + np.asarray(self.y)[self.train_order]
-        return np.bincount(flat, minlength=self.num_clients * self.num_classes).reshape(-1, self.num_classes)
+        return np.bincount(flat, minlength=self.num_clients * self.num_classes).reshape(
+            -1, self.num_classes
+        )
 
 
 @dataclass(frozen=True)
@@ -77,23 +87,36 @@ class Handle:
 def anonymous_file(size: int) -> IO[bytes]:
     """An unnamed file in memory (Linux), else in ``/dev/shm`` or in the temporary folder."""
     for folder in ("memory", "/dev/shm", None):
-        with contextlib.suppress(OSError, AttributeError):  # AttributeError: no memfd_create outside Linux
+        # AttributeError: no memfd_create outside Linux
+        with contextlib.suppress(OSError, AttributeError):
             handle: IO[bytes] = (
-                os.fdopen(os.memfd_create("fedskew"), "r+b") if folder == "memory" else tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+                os.fdopen(os.memfd_create("fedskew"), "r+b")
+                if folder == "memory"
+                else tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
             )
-            # Reserve the pages now: a full memory would otherwise kill a worker with SIGBUS in the middle of a round.
+            # Reserve the pages now: a full memory would otherwise kill a worker with SIGBUS in the
+            # middle of a round.
             os.posix_fallocate(handle.fileno(), 0, max(size, mmap.PAGESIZE))
             return handle
-    raise OSError(f"no room for {size / 1e6:.0f} MB of shared data in /dev/shm or {tempfile.gettempdir()}")
+    raise OSError(
+        f"no room for {size / 1e6:.0f} MB of shared data in /dev/shm or {tempfile.gettempdir()}"
+    )
 
 
 def _share_array(array: NDArray[Any]) -> tuple[Handle, IO[bytes] | None]:
-    if isinstance(array, np.memmap) and array.filename and array.flags.c_contiguous and array.base is not None:
+    if (
+        isinstance(array, np.memmap)
+        and array.filename
+        and array.flags.c_contiguous
+        and array.base is not None
+    ):
         root = array
         while isinstance(root.base, np.memmap):
             root = root.base
         start = array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-        return Handle(str(array.filename), -1, int(root.offset) + start, array.dtype.str, array.shape), None
+        return Handle(
+            str(array.filename), -1, int(root.offset) + start, array.dtype.str, array.shape
+        ), None
     array = np.ascontiguousarray(array)
     file = anonymous_file(array.nbytes)
     if array.size:
@@ -110,7 +133,9 @@ class SharedStore:
 
     @classmethod
     def of(cls, store: Store) -> SharedStore:
-        """Put every array where other processes can map it; an array that appears twice is shared once."""
+        """Put every array where other processes can map it; an array that appears twice is
+        shared once.
+        """
         handles: dict[str, Any] = {}
         files: list[IO[bytes]] = []
         seen: dict[int, Handle] = {}

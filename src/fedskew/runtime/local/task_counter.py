@@ -1,7 +1,9 @@
-"""Where workers find their next task: one number in shared memory that says how many of a list of tasks are taken.
+"""Where workers find their next task: one number in shared memory that says how many of a list of
+tasks are taken.
 
-All workers get the whole list at once and help themselves, so that between two clients nobody waits for the parent process, and
-the parent does not wake up on a core on which a client is training (0.3-0.5 ms a client when it handed out tasks one by one).
+All workers get the whole list at once and help themselves, so that between two clients nobody waits
+for the parent process, and the parent does not wake up on a core on which a client is training
+(0.3-0.5 ms a client when it handed out tasks one by one).
 """
 
 from __future__ import annotations
@@ -50,8 +52,11 @@ class Board:
         self._numbers[0], self._numbers[1:] = 0, NOTHING
 
     def take(self, worker: int, tasks: int) -> int:
-        """The next of a list of this many tasks, or NOTHING. The kernel frees the lock of a worker that dies with it."""
-        fcntl.lockf(self._file, fcntl.LOCK_EX)  # of the process, not of the open file: the workers inherited one open file
+        """The next of a list of this many tasks, or NOTHING. The kernel frees the lock of a
+        worker that dies with it.
+        """
+        # of the process, not of the open file: the workers inherited one open file
+        fcntl.lockf(self._file, fcntl.LOCK_EX)
         try:
             position = int(self._numbers[0])
             if position >= tasks:

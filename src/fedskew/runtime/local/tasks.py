@@ -1,4 +1,5 @@
-"""Who does the work: this process alone (``alone.py``), or several worker processes (``team.py``), with the same bits.
+"""Who does the work: this process alone (``alone.py``), or several worker processes (``team.py``),
+with the same bits.
 
 Here is what both are asked to do and the calls they answer.
 """
@@ -47,7 +48,8 @@ class ReactTask:
 
 
 Task = TrainTask | ScoreTask | ReactTask
-Reaction = tuple[NDArray[np.float64], NDArray[np.float64]]  # class gradients (C,), class softmax (C, C)
+# class gradients (C,), class softmax (C, C)
+Reaction = tuple[NDArray[np.float64], NDArray[np.float64]]
 Scored = tuple[NDArray[np.float32], NDArray[np.bool_]]
 
 
@@ -84,7 +86,14 @@ def first_line(error: BaseException) -> str:
 
 def reply_of(params: Params, trained: Trained) -> Reply:
     """What is said of a training run together with its parameters."""
-    return Reply(params, trained.loss, trained.seconds, trained.steps, trained.examples, finite=trained.finite)
+    return Reply(
+        params,
+        trained.loss,
+        trained.seconds,
+        trained.steps,
+        trained.examples,
+        finite=trained.finite,
+    )
 
 
 def usable_cores() -> int:

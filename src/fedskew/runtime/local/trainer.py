@@ -1,4 +1,6 @@
-"""Trains and scores single clients on the resident model. The same object works in a worker process and in-process."""
+"""Trains and scores single clients on the resident model. The same object works in a worker
+process and in-process.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,17 @@ GATHER = 2048  # examples copied out of the store at a time
 
 
 class Examples:
-    """One array of examples and its labels as torch tensors; turns rows into a batch a model can take."""
+    """One array of examples and its labels as torch tensors; turns rows into a batch a model can
+    take.
+    """
 
-    def __init__(self, x: NDArray[Any], y: Ints, mean: NDArray[np.float32] | None, std: NDArray[np.float32] | None) -> None:
+    def __init__(
+        self,
+        x: NDArray[Any],
+        y: Ints,
+        mean: NDArray[np.float32] | None,
+        std: NDArray[np.float32] | None,
+    ) -> None:
         self._x, self._y = _tensor(x), _tensor(y)
         self._scale: Tensor | float | None = None
         self._shift: Tensor | float | None = None
@@ -48,7 +58,9 @@ class Examples:
         return self._x.index_select(0, index), self._y.index_select(0, index)
 
     def batch(self, raw: Tensor) -> Tensor:
-        """Raw examples as the model wants them: normalised floats, images channel first; tokens as int64."""
+        """Raw examples as the model wants them: normalised floats, images channel first; tokens
+        as int64.
+        """
         if self._images:
             raw = raw.unsqueeze(1) if raw.ndim == 3 else raw.permute(0, 3, 1, 2).contiguous()
         if self._scale is not None and self._shift is not None:
@@ -57,12 +69,20 @@ class Examples:
 
 
 def _scalar_or_tensor(values: NDArray[Any]) -> Tensor | float:
-    """One number for grey images: arithmetic with a Python number is quicker than with a tensor of one element."""
-    return float(np.float32(values)) if values.ndim == 0 else torch.as_tensor(values, dtype=torch.float32)
+    """One number for grey images: arithmetic with a Python number is quicker than with a tensor
+    of one element.
+    """
+    return (
+        float(np.float32(values))
+        if values.ndim == 0
+        else torch.as_tensor(values, dtype=torch.float32)
+    )
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:
-    """A tensor on the array's own memory. The arrays are read-only and torch would warn; nothing here ever writes to them."""
+    """A tensor on the array's own memory. The arrays are read-only and torch would warn; nothing
+    here ever writes to them.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array.astype(np.float32) if array.dtype == np.float64 else array)
@@ -73,7 +93,8 @@ class Trainer:
 
     def __init__(self, store: Store, factory: Callable[[], nn.Module], seed: int) -> None:
         tune_allocator()
-        _tensor(frozen(np.zeros(1, np.float32)))  # torch warns of a read-only array once per process: here nobody hears it
+        # torch warns of a read-only array once per process: here nobody hears it
+        _tensor(frozen(np.zeros(1, np.float32)))
         self.store = store
         self._factory = factory
         self._train = Examples(store.x, store.y, store.mean, store.std)
@@ -83,18 +104,28 @@ class Trainer:
 
     @property
     def linear(self) -> LinearTrainer | None:
-        """Who trains many clients at once, if the model is one linear layer on small examples; else None."""
+        """Who trains many clients at once, if the model is one linear layer on small examples;
+        else None.
+        """
         return self._linear_on("train")
 
     def _linear_on(self, which: str) -> LinearTrainer | None:
         if which not in self._linear and fits_linear(self.model.module, self.store):
-            examples, labels = (self._test, self.store.y_test) if which == "test" else (self._train, self.store.y)
-            pieces = [np.arange(i, min(i + GATHER, len(labels))) for i in range(0, len(labels), GATHER)]
+            examples, labels = (
+                (self._test, self.store.y_test) if which == "test" else (self._train, self.store.y)
+            )
+            pieces = [
+                np.arange(i, min(i + GATHER, len(labels))) for i in range(0, len(labels), GATHER)
+            ]
             scaled = [examples.batch(examples.take(rows)[0]).flatten(1).numpy() for rows in pieces]
-            self._linear[which] = LinearTrainer(np.concatenate(scaled), np.asarray(labels), self.store.num_classes)
+            self._linear[which] = LinearTrainer(
+                np.concatenate(scaled), np.asarray(labels), self.store.num_classes
+            )
         return self._linear.get(which)
 
-    def member(self, client: int, params: Params, out: Params, job: LocalJob, seed: int, round: int) -> Member:
+    def member(
+        self, client: int, params: Params, out: Params, job: LocalJob, seed: int, round: int
+    ) -> Member:
         """One client of a group of :class:`LinearTrainer`."""
         rng = stream(seed, "batch", client, round)
         rows = draw_rows(self.store.rows(client, "train"), job.max_examples, rng)
@@ -131,11 +162,14 @@ class Trainer:
             loss = self._mean_loss(rows)
         self.model.write(out)
         loss = trained_loss if job.report_loss == "train" else loss
-        # Looked at here, where the numbers are still in the cache: for ten models 0.2 ms less while nobody trains.
+        # Looked at here, where the numbers are still in the cache: for ten models 0.2 ms less while
+        # nobody trains.
         finite = all_finite(out)
         return Trained(loss, time.perf_counter() - began, steps, len(rows), finite)
 
-    def _epochs(self, rows: Ints, job: LocalJob, rng: np.random.Generator, correction: Params | None) -> tuple[float, int]:
+    def _epochs(
+        self, rows: Ints, job: LocalJob, rng: np.random.Generator, correction: Params | None
+    ) -> tuple[float, int]:
         self.model.module.train()
         step: Step = step_for(self.model, job, None if correction is None else _tensor(correction))
         total, steps = torch.zeros(()), 0
@@ -146,7 +180,9 @@ class Trainer:
         return float(total) / (len(rows) * job.epochs), steps
 
     def _batches(self, rows: Ints, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches in the given order. Under BatchNorm a last batch of one example joins the one before: it has no variance."""
+        """Batches in the given order. Under BatchNorm a last batch of one example joins the one
+        before: it has no variance.
+        """
         stops = [*range(size, len(rows), size), len(rows)]
         if self.model.has_batch_norm and len(stops) > 1 and len(rows) - stops[-2] == 1:
             del stops[-2]
@@ -157,13 +193,18 @@ class Trainer:
             raw, labels = self._train.take(rows[begin : group[-1]])
             offset = begin
             for stop in group:
-                yield self._train.batch(raw[begin - offset : stop - offset]), labels[begin - offset : stop - offset]
+                yield (
+                    self._train.batch(raw[begin - offset : stop - offset]),
+                    labels[begin - offset : stop - offset],
+                )
                 begin = stop
 
     def _mean_loss(self, rows: Ints) -> float:
         return float(self._score(self._train, rows)[0].mean())
 
-    def score(self, params: Params, which: str, rows: Ints) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    def score(
+        self, params: Params, which: str, rows: Ints
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Loss and correctness of every example of ``rows`` under a model."""
         linear = self._linear_on(which) if len(rows) else None
         if linear is not None:
@@ -172,11 +213,15 @@ class Trainer:
         return self._score(self._test if which == "test" else self._train, rows)
 
     def react(self, params: Params) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Class by class on the server's own examples: squared gradient norms of the output layer (C,), mean softmax (C, C)."""
+        """Class by class on the server's own examples: squared gradient norms of the output
+        layer (C,), mean softmax (C, C).
+        """
         self.model.read(params)
         self.model.module.eval()
         features: list[Tensor] = []
-        hook = last_linear(self.model.module).register_forward_pre_hook(lambda layer, given: features.append(given[0]))
+        hook = last_linear(self.model.module).register_forward_pre_hook(
+            lambda layer, given: features.append(given[0])
+        )
         try:
             with torch.inference_mode():
                 raw, labels = self._train.take(self.store.auxiliary_order)
@@ -188,25 +233,39 @@ class Trainer:
         per_class = truth.t() @ softmax / truth.sum(0).clamp(min=1).unsqueeze(1)
         return gradient.square().sum(1).numpy(), per_class.numpy()
 
-    def _score(self, examples: Examples, rows: Ints) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    def _score(
+        self, examples: Examples, rows: Ints
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         self.model.module.eval()
         losses, correct = np.empty(len(rows), np.float32), np.empty(len(rows), np.bool_)
         with torch.inference_mode():
             for begin in range(0, len(rows), GATHER):
                 raw, labels = examples.take(rows[begin : begin + GATHER])
                 logits = self.model.module(examples.batch(raw))
-                losses[begin : begin + GATHER] = F.cross_entropy(logits, labels, reduction="none").numpy()
+                losses[begin : begin + GATHER] = F.cross_entropy(
+                    logits, labels, reduction="none"
+                ).numpy()
                 correct[begin : begin + GATHER] = (logits.argmax(1) == labels).numpy()
         return losses, correct
 
 
 def fits_linear(module: nn.Module, store: Store) -> bool:
-    """Whether :class:`LinearTrainer` can do the work: one linear layer, examples that are few numbers each."""
+    """Whether :class:`LinearTrainer` can do the work: one linear layer, examples that are few
+    numbers each.
+    """
     layers = linear_layers(module)
-    if layers is None or len(layers) != 1 or (store.x.dtype.kind in "iu" and store.x.dtype != np.uint8):
+    if (
+        layers is None
+        or len(layers) != 1
+        or (store.x.dtype.kind in "iu" and store.x.dtype != np.uint8)
+    ):
         return False
     features = int(np.prod(store.x.shape[1:], dtype=np.int64))
-    return features == layers[0].in_features and features <= MAX_FEATURES and store.x.size <= MAX_NUMBERS
+    return (
+        features == layers[0].in_features
+        and features <= MAX_FEATURES
+        and store.x.size <= MAX_NUMBERS
+    )
 
 
 def last_linear(module: nn.Module) -> nn.Linear:
@@ -218,7 +277,8 @@ def last_linear(module: nn.Module) -> nn.Linear:
 
 
 def draw_rows(rows: Ints, max_examples: int, rng: np.random.Generator) -> Ints:
-    """All rows, or a fresh random draw of ``max_examples``; a client with fewer repeats its own to fill up (BACSA-FS).
+    """All rows, or a fresh random draw of ``max_examples``; a client with fewer repeats its own to
+    fill up (BACSA-FS).
 
     >>> sorted(draw_rows(np.arange(3), 5, np.random.default_rng(0)).tolist())[:3] != [0, 0, 0]
     True
@@ -227,4 +287,9 @@ def draw_rows(rows: Ints, max_examples: int, rng: np.random.Generator) -> Ints:
         return rows
     if len(rows) >= max_examples:
         return rng.choice(rows, max_examples, replace=False)
-    return np.concatenate([np.tile(rows, max_examples // len(rows)), rng.choice(rows, max_examples % len(rows), replace=False)])
+    return np.concatenate(
+        [
+            np.tile(rows, max_examples // len(rows)),
+            rng.choice(rows, max_examples % len(rows), replace=False),
+        ]
+    )

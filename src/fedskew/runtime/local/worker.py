@@ -1,4 +1,6 @@
-"""A worker process: reads tasks from its pipe until the pipe closes. Started by :mod:`fedskew.runtime.local.process`."""
+"""A worker process: reads tasks from its pipe until the pipe closes. Started by
+:mod:`fedskew.runtime.local.process`.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def serve(pipe: Connection) -> None:
         name, *arguments = pipe.recv()
         if name == "block":
             number, shape = arguments
-            blocks[number] = np.memmap(os.fdopen(recv_handle(pipe), "r+b"), np.float32, "r+", shape=shape)
+            blocks[number] = np.memmap(
+                os.fdopen(recv_handle(pipe), "r+b"), np.float32, "r+", shape=shape
+            )
         elif name == "forget":
             blocks.pop(arguments[0], None)
         elif name == "initial":
@@ -68,9 +72,15 @@ def initial(trainer: Any, seed: int) -> Any:
 
 
 def work(
-    pipe: Connection, trainer: Any, blocks: Mapping[int, Params], tasks: Sequence[Any], take: Callable[[int], int]
+    pipe: Connection,
+    trainer: Any,
+    blocks: Mapping[int, Params],
+    tasks: Sequence[Any],
+    take: Callable[[int], int],
 ) -> None:
-    """Do tasks of the list until all are taken. Answers wait for each other, but not for long: they are lost if we die."""
+    """Do tasks of the list until all are taken. Answers wait for each other, but not for long:
+    they are lost if we die.
+    """
     answers, sent = [], time.monotonic()
     while (position := take(len(tasks))) != NOTHING:
         number, name, *arguments = tasks[position]

@@ -16,7 +16,15 @@ from fedskew.runtime.local.process import MODEL_REMEDY, WorkerProcess
 from fedskew.runtime.local.shared_params import Blocks
 from fedskew.runtime.local.store import SharedStore, Store, anonymous_file
 from fedskew.runtime.local.task_counter import NOTHING, Board
-from fedskew.runtime.local.tasks import Reaction, ReactTask, Scored, ScoreTask, Task, TrainTask, reply_of
+from fedskew.runtime.local.tasks import (
+    Reaction,
+    ReactTask,
+    Scored,
+    ScoreTask,
+    Task,
+    TrainTask,
+    reply_of,
+)
 from fedskew.runtime.replies import Reply
 from fedskew.types import Params
 
@@ -27,7 +35,9 @@ MAX_DEATHS = 5  # worker processes lost in one call before the run is given up
 
 
 class Team:
-    """Worker processes that help themselves from a list of tasks; parameters lie in shared memory."""
+    """Worker processes that help themselves from a list of tasks; parameters lie in shared
+    memory.
+    """
 
     def __init__(self, store: Store, factory: Callable[[], nn.Module], workers: int) -> None:
         self._shared = SharedStore.of(store)
@@ -68,7 +78,9 @@ class Team:
         return number, array
 
     def initial(self, seed: int) -> Params:
-        """A fresh model; every worker builds it, because parts that never travel (frozen embeddings) must agree."""
+        """A fresh model; every worker builds it, because parts that never travel (frozen
+        embeddings) must agree.
+        """
         self._seed = seed
         for worker in self._workers:
             worker.send("initial", seed)
@@ -85,12 +97,24 @@ class Team:
         lent, _keep = self._lend(added) if added else (0, None)
         places = iter([(lent, i, len(row)) for i, row in enumerate(added)])
         messages = [
-            ("train", (number, t.row), t.client, t.job, t.seed, t.round, None if t.correction is None else next(places))
+            (
+                "train",
+                (number, t.row),
+                t.client,
+                t.job,
+                t.seed,
+                t.round,
+                None if t.correction is None else next(places),
+            )
             for t in tasks
         ]
         for i, answer in self._spread(tasks, models, messages):
             row = tasks[i].row
-            replies[row] = Reply(None, failure=answer) if isinstance(answer, str) else reply_of(out[row], answer)
+            replies[row] = (
+                Reply(None, failure=answer)
+                if isinstance(answer, str)
+                else reply_of(out[row], answer)
+            )
         return replies, out
 
     def score(self, tasks: Sequence[ScoreTask], models: Params) -> list[Scored]:
@@ -101,20 +125,32 @@ class Team:
         """Spread the models over the workers."""
         return self._all(tasks, models, [("react",)] * len(tasks))
 
-    def _all(self, tasks: Sequence[Task], models: Params, messages: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Every answer in the order of the tasks; here an error is no client's fault and ends the run."""
+    def _all(
+        self, tasks: Sequence[Task], models: Params, messages: Sequence[tuple[Any, ...]]
+    ) -> list[Any]:
+        """Every answer in the order of the tasks; here an error is no client's fault and ends
+        the run.
+        """
         answers: dict[int, Any] = dict(self._spread(tasks, models, messages))
         for answer in answers.values():
             if isinstance(answer, str):
-                raise WorkerError("evaluation", answer, "Check that the model's forward pass accepts the data")
+                raise WorkerError(
+                    "evaluation", answer, "Check that the model's forward pass accepts the data"
+                )
         return [answers[i] for i in range(len(tasks))]
 
-    def _spread(self, tasks: Sequence[Task], models: Params, messages: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
-        """Yield (task number, answer) as answers arrive. What was lost with a dead worker is done again, once."""
+    def _spread(
+        self, tasks: Sequence[Task], models: Params, messages: Sequence[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield (task number, answer) as answers arrive. What was lost with a dead worker is
+        done again, once.
+        """
         used = sorted({task.start for task in tasks})
         number, _keep = self._lend([models[start] for start in used])
         place = {start: (number, i) for i, start in enumerate(used)}
-        listed = {i: (i, name, place[tasks[i].start], *rest) for i, (name, *rest) in enumerate(messages)}
+        listed = {
+            i: (i, name, place[tasks[i].start], *rest) for i, (name, *rest) in enumerate(messages)
+        }
         deaths: Counter[int] = Counter()
         while listed:
             for i, answer in self._pass(list(listed.values()), deaths):
@@ -124,7 +160,9 @@ class Team:
                 del listed[i]
                 yield i, f"worker process died ({self._last_fate})"
 
-    def _pass(self, listed: Sequence[tuple[Any, ...]], deaths: Counter[int]) -> Iterator[tuple[int, Any]]:
+    def _pass(
+        self, listed: Sequence[tuple[Any, ...]], deaths: Counter[int]
+    ) -> Iterator[tuple[int, Any]]:
         """One list of tasks to its end; ``deaths`` counts the workers each task took with it."""
         self._board.clear()
         message = ForkingPickler.dumps(("do", listed))
