@@ -39,7 +39,7 @@ ROUNDS, SEEDS = 150, "0-4"
 
 def core_share(folder: Path) -> list[Figure]:
     """Run the comparison and account for its processor time."""
-    names = [name for name in METHODS if name in recipe.shipped()][:6]
+    names = [name for name in METHODS if name in recipe.shipped_recipes()][:6]
     load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     command = [

@@ -9,7 +9,7 @@ import pytest
 
 from fedskew.accounting.devices import Devices, draw_population
 from fedskew.loop.federation import run, settle
-from fedskew.recipe import load, method_of, override, resolve, shipped
+from fedskew.recipe import load, method_of, override, resolve, shipped_recipes
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.types import Layout
 
@@ -101,7 +101,7 @@ def settings_of(name):
     }
 
 
-@pytest.mark.parametrize("name", sorted(set(shipped()) - {"fedavg"}))
+@pytest.mark.parametrize("name", sorted(set(shipped_recipes()) - {"fedavg"}))
 def test_a_recipe_is_the_method_it_is_named_after(name):
     found, plain, wanted = settings_of(name), settings_of("fedavg"), MAKES_IT[name]
     assert {key: found.get(key) for key in wanted} == wanted
@@ -110,7 +110,7 @@ def test_a_recipe_is_the_method_it_is_named_after(name):
     )
 
 
-@pytest.mark.parametrize("name", sorted(shipped()))
+@pytest.mark.parametrize("name", sorted(shipped_recipes()))
 def test_recipe_plays(name):
     raw = load(name)
     assert raw["name"] == name

@@ -171,7 +171,9 @@ def test_an_outside_rule_needs_no_registration(tmp_path):
 
 
 def test_list_shows_every_entry_with_its_options():
-    content = json.loads(runner.invoke(cli.app, ["list", "--json"]).stdout)
+    done = runner.invoke(cli.app, ["list", "--json"])
+    assert done.exit_code == 0, done.exception
+    content = json.loads(done.stdout)
     assert content["partition"]["dirichlet"]["options"]["alpha"] == "float = 0.3"
     assert (
         content["aggregation"]["mean"]["options"]["weights"]

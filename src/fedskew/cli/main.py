@@ -276,7 +276,7 @@ def list_(
 
 def _entries(name: str) -> dict[str, Any]:
     if name == "recipes":
-        loaded = {key: recipes.load(key) for key in recipes.shipped()}
+        loaded = {key: recipes.load(key) for key in recipes.shipped_recipes()}
         return {
             key: {
                 "what": r.get("description", ""),

@@ -16,10 +16,10 @@ from fedskew.recipe.catalogue import (
     find,
     stage_options,
 )
-from fedskew.recipe.reading import expand, load, merge, override, read_assignments, shipped
+from fedskew.recipe.reading import expand, load, merge, override, read_assignments, shipped_recipes
 from fedskew.recipe.resolving import resolve
 
 __all__ = [
     "PLAIN_TABLES", "REGISTRIES", "Table", "check_options", "expand", "find", "fingerprint", "job_of", "load", "merge",
-    "method_of", "override", "read_assignments", "resolve", "shipped", "stage_options",
+    "method_of", "override", "read_assignments", "resolve", "shipped_recipes", "stage_options",
 ]  # fmt: skip

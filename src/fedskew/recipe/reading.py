@@ -15,7 +15,7 @@ from fedskew.errors import RecipeError, did_you_mean
 from fedskew.recipe.catalogue import Table
 
 
-def shipped() -> dict[str, Path]:
+def shipped_recipes() -> dict[str, Path]:
     """Recipes that come with the package, by name."""
     folder = Path(str(resources.files("fedskew") / "recipe" / "shipped"))
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
@@ -34,7 +34,9 @@ def load(source: str | Path | Mapping[str, Any]) -> Table:
         if not isinstance(source, Mapping)
         else Path(str(parent))
     )
-    base = _read(str(beside if str(parent) not in shipped() and beside.is_file() else parent))
+    base = _read(
+        str(beside if str(parent) not in shipped_recipes() and beside.is_file() else parent)
+    )
     if "extends" in base:
         raise RecipeError(
             str(source),
@@ -45,7 +47,7 @@ def load(source: str | Path | Mapping[str, Any]) -> Table:
 
 
 def _read(source: str) -> Table:
-    known = shipped()
+    known = shipped_recipes()
     path = known.get(source) or Path(source)
     try:
         if source not in known and not path.is_file():
