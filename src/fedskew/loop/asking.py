@@ -28,7 +28,9 @@ from fedskew.types import (
     Ints,
     Params,
     Plan,
+    ScoreOrder,
     State,
+    TrainOrder,
     Transfer,
 )
 
@@ -106,9 +108,8 @@ def slot_losses(setting: Setting, models: Params, clients: Ints, slots: Ints) ->
     data; nan: nothing to go by.
     """
     n, s = len(clients), len(slots)
-    scores = setting.runtime.evaluate_clients(
-        np.repeat(clients, s), models, np.tile(slots, n), "train"
-    )
+    order = ScoreOrder(np.repeat(clients, s), models, np.tile(slots, n), "train")
+    scores = setting.runtime.score(order)
     return plausible(scores.loss.reshape(n, s), setting.description.num_classes)
 
 
@@ -136,7 +137,7 @@ def _updates(
     sent, job = 0, setting.method.job_at(round)
     for begin in range(0, len(ask.clients), 64):
         piece = slice(begin, begin + 64)
-        replies = setting.runtime.train(
+        order = TrainOrder(
             ask.clients[piece],
             state.models,
             home[piece],
@@ -144,6 +145,7 @@ def _updates(
             seed=setting.seed,
             round=TRIAL_ROUNDS + round,
         )
+        replies = setting.runtime.train(order)
         deltas = replies.params - state.models[home[piece]]
         rows = np.concatenate([deltas[:, part] for part in parts], axis=1)
         updates[piece] = np.where(replies.ok[:, None], rows, np.nan)

@@ -7,7 +7,6 @@ Nothing is clustered again: the groups the run has learnt on stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -42,11 +41,11 @@ def source_of(setting: Setting, signal: Stage, clients: Ints) -> tuple[Any, tupl
             setting.method.clients_per_round,
             signal.options,
         )
-    released: Callable[[Ints], Any] | None = getattr(setting.runtime, "released_counts", None)
     charge = histogram_transfers(len(clients), description.num_classes)
-    if signal.name == "private" and released is not None:
-        known, noisy = released(clients)
-        return read_releases(noisy, epsilon=signal.options["epsilon"], known=known), charge
+    released = setting.runtime.released_counts(clients) if signal.name == "private" else None
+    if released is not None:
+        epsilon = signal.options["epsilon"]
+        return read_releases(released.counts, epsilon=epsilon, known=released.known), charge
     return setting.runtime.label_counts(), charge
 
 

@@ -20,6 +20,7 @@ from fedskew.types import (
     LocalJob,
     Params,
     Runtime,
+    TrainOrder,
     Transfer,
 )
 
@@ -104,7 +105,8 @@ def head_updates(
         for begin in range(0, len(waiting), size):
             clients: Ids = waiting[begin : begin + size]
             start = np.zeros(len(clients), np.int64)
-            replies = runtime.train(clients, initial[None], start, job, seed=seed, round=round)
+            order = TrainOrder(clients, initial[None], start, job, seed=seed, round=round)
+            replies = runtime.train(order)
             asked, uploads = asked + len(clients), uploads + int(replies.sent.sum())
             good = np.asarray(clients)[replies.ok]
             weights[good] = replies.params[replies.ok, weight.offset : weight.stop].reshape(

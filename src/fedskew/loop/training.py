@@ -19,9 +19,11 @@ from fedskew.types import (
     Params,
     Plan,
     Replies,
+    ScoreOrder,
     Scores,
     State,
     Stateful,
+    TrainOrder,
 )
 
 PIECE = 64  # clients whose own models are in memory at the same time
@@ -99,7 +101,7 @@ def train_plan(
             starts, index = with_statistics(
                 setting, [c for _, c in live], starts, index, statistics
             )
-        replies = setting.runtime.train(
+        order = TrainOrder(
             [c for _, c in live],
             starts,
             index,
@@ -108,6 +110,7 @@ def train_plan(
             round=round,
             corrections=_all_corrections(setting, plan, live, models, memory, steering or {}),
         )
+        replies = setting.runtime.train(order)
         for row, (i, client) in enumerate(live):
             runners[i].take(client, replies, row, give_up=plan.broken == "drop")
             if setting.method.bn == "local" and client in runners[i].loss:
@@ -204,14 +207,14 @@ def score_clients(
     """
     statistics = state.memory.get("bn")
     if not statistics:
-        return setting.runtime.evaluate_clients(clients, models, start, which, **options)
+        return setting.runtime.score(ScoreOrder(clients, models, start, which, **options))
     parts = []
     for begin in range(0, len(clients), PIECE):
         ids = [int(c) for c in clients[begin : begin + PIECE]]
         rows, index = with_statistics(
             setting, ids, models, start[begin : begin + PIECE], statistics
         )
-        parts.append(setting.runtime.evaluate_clients(ids, rows, index, which, **options))
+        parts.append(setting.runtime.score(ScoreOrder(ids, rows, index, which, **options)))
     return Scores(
         *(
             np.concatenate([getattr(p, name) for p in parts])

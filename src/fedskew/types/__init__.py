@@ -10,7 +10,14 @@ from fedskew.types.clients import Clustering, Geometry, HeadUpdates, Population,
 from fedskew.types.layout import Block, Layout
 from fedskew.types.plan import Chain, Ends, LocalJob, Plan, Replies, Scores, Wave
 from fedskew.types.record import Cost, RoundRecord, Transfer
-from fedskew.types.runtime import Auxiliary, Description, Runtime
+from fedskew.types.runtime import (
+    Auxiliary,
+    Description,
+    ReleasedCounts,
+    Runtime,
+    ScoreOrder,
+    TrainOrder,
+)
 from fedskew.types.stage import Stateful, needs, needs_of
 from fedskew.types.state import Aftermath, Feedback, State
 from fedskew.types.view import Answer, Ask, AskLoss, AskShares, AskSlots, AskTrial, AskUpdates, View
@@ -44,13 +51,16 @@ __all__ = [
     "Params",
     "Plan",
     "Population",
+    "ReleasedCounts",
     "Replies",
     "RoundRecord",
     "Runtime",
+    "ScoreOrder",
     "Scores",
     "Signal",
     "State",
     "Stateful",
+    "TrainOrder",
     "Transfer",
     "View",
     "Wave",
