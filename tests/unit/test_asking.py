@@ -49,12 +49,11 @@ class World(ScriptedRuntime):
         )
         self.asked = []
 
-    def evaluate_clients(self, clients, models, start, which, *, max_examples=0, seed=0, round=0):
-        self.asked.append((list(clients), which, max_examples))
-        first = np.array([models[s][0] for s in start], float)
-        return Scores(
-            np.asarray(clients) + first, np.zeros(len(clients)), np.full(len(clients), 10)
-        )
+    def score(self, order):
+        n = len(order.clients)
+        self.asked.append((list(order.clients), order.which, order.max_examples))
+        first = np.array([order.models[s][0] for s in order.start], float)
+        return Scores(order.clients + first, np.zeros(n), np.full(n, 10))
 
 
 def play(rule, *, options=None, rounds=1, resend=False, world=None):
@@ -142,11 +141,9 @@ def test_a_trial_is_evaluated_everywhere_and_forgotten():
 @pytest.mark.parametrize("ask", [AskTrial(np.array([1, 3])), AskUpdates(np.array([1, 3]))])
 def test_throw_away_training_takes_batches_in_an_order_of_its_own(ask):
     class Watching(World):
-        def train(self, clients, models, start, job, *, seed, round, corrections=None):
-            self.asked.append(round)
-            return super().train(
-                clients, models, start, job, seed=seed, round=round, corrections=corrections
-            )
+        def train(self, order):
+            self.asked.append(order.round)
+            return super().train(order)
 
     world = Watching()
     play(lambda view, rng: [0, 1] if view.answers else ask, world=world, rounds=2)

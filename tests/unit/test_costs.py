@@ -20,7 +20,16 @@ from fedskew.runtime.faults import Faults, FaultyRuntime
 from fedskew.runtime.metered import MeteredRuntime
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
-from fedskew.types import AskLoss, AskTrial, AskUpdates, Chain, Layout, Plan, SelectionRule
+from fedskew.types import (
+    AskLoss,
+    AskTrial,
+    AskUpdates,
+    Chain,
+    Layout,
+    Plan,
+    SelectionRule,
+    TrainOrder,
+)
 
 COUNTS = np.array([[10, 0], [0, 30], [20, 0], [5, 5]])
 SIZES = COUNTS.sum(axis=1)  # 10, 30, 20, 10
@@ -418,7 +427,8 @@ def test_measured_clients_work_one_at_a_time_and_give_the_same_models():
     asked = 2 * (4 + 3)  # four losses and three trainings a round
     assert metered.take_joules() == 2.0 * asked * (asked + 1) / 2
     assert metered.take_joules() == 0.0
-    empty = metered.train([], inner.initial(0)[None], [], method.job, seed=0, round=1)
+    model = inner.initial(0)[None]
+    empty = metered.train(TrainOrder([], model, [], method.job, seed=0, round=1))
     assert len(empty.loss) == 0
 
 

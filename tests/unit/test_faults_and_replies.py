@@ -11,7 +11,7 @@ from fedskew.errors import RecipeError
 from fedskew.runtime.faults import Faults, FaultyRuntime
 from fedskew.runtime.replies import Reply, collect
 from fedskew.runtime.scripted import ScriptedRuntime
-from fedskew.types import LocalJob
+from fedskew.types import LocalJob, TrainOrder
 
 K = 400
 COUNTS = np.full((K, 2), 5)
@@ -23,7 +23,7 @@ JOB = LocalJob()
 def train(faults, seed=0, round=1, job=JOB):
     runtime = FaultyRuntime(ScriptedRuntime(COUNTS), faults, seed)
     model = runtime.initial(0)[None]
-    return runtime.train(range(K), model, [0] * K, job, seed=0, round=round)
+    return runtime.train(TrainOrder(range(K), model, [0] * K, job, seed=0, round=round))
 
 
 @pytest.mark.parametrize(

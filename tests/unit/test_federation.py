@@ -207,9 +207,9 @@ def test_clients_and_server_rule_are_told_the_learning_rate_of_the_round():
     trained, merged = [], []
 
     class Watching(ScriptedRuntime):
-        def train(self, clients, models, start, job, **options):
-            trained.append(job.lr)
-            return super().train(clients, models, start, job, **options)
+        def train(self, order):
+            trained.append(order.job.lr)
+            return super().train(order)
 
     def watched(model, ends):
         merged.append(ends.job.lr)

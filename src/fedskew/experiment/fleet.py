@@ -37,7 +37,7 @@ from fedskew.runtime.flower.client import make_client_app
 from fedskew.runtime.flower.server import FlowerRuntime, Patience
 from fedskew.runtime.flower.superlink_watch import end_with_superlink
 from fedskew.runtime.flower.task import ClientData, FleetSettings, Task, server_store
-from fedskew.types import RoundRecord, State
+from fedskew.types import RoundRecord, ScoreOrder, State
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -273,7 +273,7 @@ def _columns(fleet: FlowerRuntime, state: State) -> dict[str, list[Any]]:
         "slot": home.tolist(),
     }
     if fleet.clients_have_tests:
-        scores = fleet.evaluate_clients(range(size), state.models, home, "test")
+        scores = fleet.score(ScoreOrder(range(size), state.models, home, "test"))
         columns |= {
             "test_examples": scores.num_examples.tolist(),
             "accuracy": scores.accuracy.tolist(),

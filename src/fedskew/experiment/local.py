@@ -30,7 +30,7 @@ from fedskew.records import RUN, RunFolder, read_rounds
 from fedskew.runtime.faults import Faults, FaultyRuntime
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.metered import MeteredRuntime
-from fedskew.types import RoundRecord, Runtime, State
+from fedskew.types import RoundRecord, Runtime, ScoreOrder, State
 
 if TYPE_CHECKING:
     from torch import nn
@@ -229,7 +229,8 @@ def client_columns(setting: Setting, shards: Shards, state: State) -> dict[str, 
     if state.clustering is not None:
         columns["cluster"] = state.clustering.labels.tolist()
     if shards.test is not None:
-        scores = score_clients(setting, state, range(size), state.models, home, "test")
+        order = ScoreOrder(range(size), state.models, home, "test")
+        scores = score_clients(setting, state, order)
         columns |= {
             "test_examples": scores.num_examples.tolist(),
             "accuracy": scores.accuracy.tolist(),

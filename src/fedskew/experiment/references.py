@@ -30,7 +30,7 @@ from fedskew.experiment.world import dataset_of, factory_of, shards_of, store_of
 from fedskew.recipe import method_of
 from fedskew.records import COMPUTED, read_references, write_references
 from fedskew.runtime.local.runtime import LocalRuntime
-from fedskew.types import Floats, Ints, LocalJob, Params, frozen
+from fedskew.types import Floats, Ints, LocalJob, Params, ScoreOrder, TrainOrder, frozen
 
 if TYPE_CHECKING:
     from torch import nn
@@ -167,10 +167,11 @@ def fine_tuned(
             ids = np.arange(begin, min(begin + AT_ONCE, shards.clients))
             start = np.zeros(len(ids), np.int64)
             replies = runtime.train(
-                ids, model[None], start, job, seed=seed, round=FINE_TUNING_ROUND
+                TrainOrder(ids, model[None], start, job, seed=seed, round=FINE_TUNING_ROUND)
             )
             own = np.where(replies.ok[:, None], replies.params, model)
-            accuracy[ids] = runtime.evaluate_clients(ids, own, np.arange(len(ids)), "test").accuracy
+            scores = runtime.score(ScoreOrder(ids, own, np.arange(len(ids)), "test"))
+            accuracy[ids] = scores.accuracy
     return Reference("fine_tuned", frozen(accuracy, np.float64), frozen(tests, np.int64))
 
 
@@ -184,14 +185,13 @@ def centralised(
     with LocalRuntime(pooled, factory, workers=1) as runtime:
         first = runtime.initial(seed)
         whole = replace(job, epochs=max(1, round(passes)), prox_mu=0.0)
-        replies = runtime.train([0], first[None], [0], whole, seed=seed, round=1)
+        replies = runtime.train(TrainOrder([0], first[None], [0], whole, seed=seed, round=1))
         if replies.failures[0]:
             raise RunError(
                 "references.centralised", replies.failures[0], "Check the model on the pooled data"
             )
-        scores = runtime.evaluate_clients(
-            everyone, replies.params, np.zeros(len(everyone), np.int64), "test"
-        )
+        slots = np.zeros(len(everyone), np.int64)
+        scores = runtime.score(ScoreOrder(everyone, replies.params, slots, "test"))
     return Reference("centralised", scores.accuracy, scores.num_examples)
 
 

@@ -36,7 +36,9 @@ from fedskew.types import (
     Memory,
     Params,
     Plan,
+    ScoreOrder,
     State,
+    TrainOrder,
     Transfer,
 )
 
@@ -128,15 +130,15 @@ def _updates(setting: Setting, state: State, ask: AskUpdates, round: int) -> Ans
     uploads = 0
     for begin in range(0, len(ask.clients), AT_ONCE):
         piece = slice(begin, begin + AT_ONCE)
-        replies = train_in_time(
-            setting,
+        order = TrainOrder(
             ask.clients[piece],
             state.models,
             home[piece],
             job,
+            setting.seed,
             TRIAL_ROUNDS + round,
-            late=late,
         )
+        replies = train_in_time(setting, order, late)
         deltas = replies.params - state.models[home[piece]]
         rows = np.concatenate([deltas[:, part] for part in parts], axis=1)
         updates[piece] = np.where(replies.ok[:, None], rows, np.nan)
@@ -236,9 +238,9 @@ def losses_at(
     setting: Setting, state: State, clients: Ints, models: Params, round: int, max_examples: int
 ) -> Floats:
     """(n,) plausible losses of each client's model on its own training data."""
-    options = {"max_examples": max_examples, "seed": setting.seed, "round": round}
     home = _homes(state, clients)
-    scores = score_clients(setting, state, clients, models, home, "train", **options)
+    order = ScoreOrder(clients, models, home, "train", max_examples, setting.seed, round)
+    scores = score_clients(setting, state, order)
     return plausible(scores.loss, setting.description.num_classes)
 
 
@@ -247,8 +249,8 @@ def slot_losses(setting: Setting, models: Params, clients: Ints, slots: Ints) ->
     nan: nothing to go by.
     """
     n, s = len(clients), len(slots)
-    asked, start = np.repeat(clients, s), np.tile(slots, n)
-    scores = setting.runtime.evaluate_clients(asked, models, start, "train")
+    order = ScoreOrder(np.repeat(clients, s), models, np.tile(slots, n), "train")
+    scores = setting.runtime.score(order)
     return plausible(scores.loss.reshape(n, s), setting.description.num_classes)
 
 

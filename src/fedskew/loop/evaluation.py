@@ -16,7 +16,7 @@ from fedskew.accounting.fairness import weighted_mean
 from fedskew.loop.method import Method, Setting
 from fedskew.loop.slots import rehome
 from fedskew.loop.training import score_clients
-from fedskew.types import State
+from fedskew.types import ScoreOrder, State
 
 NAN = float("nan")
 
@@ -48,7 +48,7 @@ def evaluate(setting: Setting, state: State) -> tuple[State, Evaluation]:
     if of_clients or not one:
         clients = range(setting.description.population.size)
         home = np.zeros(len(clients), np.int64) if state.home is None else state.home
-        scores = score_clients(setting, state, clients, state.models, home, "test")
+        scores = score_clients(setting, state, ScoreOrder(clients, state.models, home, "test"))
         accuracy = weighted_mean(scores.accuracy, scores.num_examples)
         loss = weighted_mean(scores.loss, scores.num_examples)
         quality = replace(quality, client_accuracy=accuracy, client_loss=loss)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from fedskew.loop.timing import late_clients
 from fedskew.loop.training import train_in_time
 from fedskew.signal import read_releases
 from fedskew.streams import stream
-from fedskew.types import Cost, Ids, Ints, LocalJob, Params, Replies, Signal, State, Transfer
+from fedskew.types import Cost, Ints, Replies, Signal, State, TrainOrder, Transfer
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,10 @@ def label_signal(setting: Setting, signal: Stage, clients: Ints) -> tuple[Signal
 
 
 def _from_counts(setting: Setting, signal: Stage, clients: Ints) -> Signal:
-    released: Any = getattr(setting.runtime, "released_counts", None)
-    if signal.name == "private" and released is not None:
-        known, noisy = released(clients)
-        return read_releases(noisy, epsilon=signal.options["epsilon"], known=known)
+    released = setting.runtime.released_counts(clients) if signal.name == "private" else None
+    if released is not None:
+        epsilon = signal.options["epsilon"]
+        return read_releases(released.counts, epsilon=epsilon, known=released.known)
     counted: Signal = signal(setting.runtime.label_counts())
     return counted
 
@@ -68,9 +67,8 @@ def _from_counts(setting: Setting, signal: Stage, clients: Ints) -> Signal:
 def _probe(setting: Setting, signal: Stage, clients: Ints) -> Probed:
     """Let these clients train a little from the run's first model."""
 
-    def train(asked: Ids, models: Params, start: Ids, job: LocalJob, round: int) -> Replies:
-        late = late_clients(setting, asked, job)
-        return train_in_time(setting, asked, models, start, job, round, late=late)
+    def train(order: TrainOrder) -> Replies:
+        return train_in_time(setting, order, late_clients(setting, order.clients, order.job))
 
     sizes = setting.description.population.num_examples
     only = np.where(np.isin(np.arange(len(sizes)), clients), sizes, 0)

@@ -17,13 +17,13 @@ from fedskew.types import (
     Description,
     Floats,
     HeadUpdates,
-    Ids,
     Ints,
     Layout,
     LocalJob,
     Params,
     Replies,
     Runtime,
+    TrainOrder,
     Transfer,
 )
 
@@ -31,7 +31,7 @@ AT_ONCE = 64  # clients whose whole models are in memory at the same time
 # first and second attempt: batch orders that no training round uses
 PROBE_ROUNDS = (1 << 31, (1 << 31) + 1)
 
-Train = Callable[[Ids, Params, Ids, LocalJob, int], Replies]  # clients, models, start, job, round
+Train = Callable[[TrainOrder], Replies]
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,7 @@ def head_updates(
     fails is asked once more. ``train``: what to ask them through, if not the runtime itself.
     """
 
-    def plainly(clients: Ids, models: Params, start: Ids, job: LocalJob, round: int) -> Replies:
-        return runtime.train(clients, models, start, job, seed=seed, round=round)
-
-    ask = train or plainly
+    ask = train or runtime.train
     job = LocalJob(epochs=options["epochs"], batch=options["batch"], lr=options["lr"])
     at_once = AT_ONCE if options["probe"] == "all" else budget
     heads = _Heads(runtime, description, initial, with_confusion=options.get("method") == "rlu")
@@ -117,7 +114,8 @@ def head_updates(
     for round in PROBE_ROUNDS:
         waiting = np.flatnonzero((description.population.num_examples > 0) & ~heads.answered)
         for group in _groups(waiting, at_once):
-            replies = ask(group, initial[None], np.zeros(len(group), np.int64), job, round)
+            start = np.zeros(len(group), np.int64)
+            replies = ask(TrainOrder(group, initial[None], start, job, seed, round))
             heads.take(group, replies)
             uploads += int(replies.sent.sum())
             silent = frozenset(group[~replies.sent].tolist())

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -22,8 +21,10 @@ from fedskew.types import (
     Params,
     Plan,
     Replies,
+    ScoreOrder,
     Scores,
     State,
+    TrainOrder,
 )
 
 PIECE = 64  # clients whose own models are in memory at the same time
@@ -96,8 +97,9 @@ def train_plan(
         if statistics:
             starts, index = with_statistics(setting, clients, starts, index, statistics)
         added = _corrections(setting, plan, live, models, memory, steering or {})
+        order = TrainOrder(clients, starts, index, job, setting.seed, round, added)
         late = late_clients(setting, clients, job, holders)
-        replies = train_in_time(setting, clients, starts, index, job, round, added, late)
+        replies = train_in_time(setting, order, late)
         _take(setting, plan, runners, live, replies, starts, index)
     return runners
 
@@ -127,36 +129,22 @@ def _take(
 
 
 def train_in_time(
-    setting: Setting,
-    clients: Ids,
-    models: Params,
-    start: Ids,
-    job: LocalJob,
-    round: int,
-    corrections: Params | None = None,
-    late: Collection[int] = frozenset(),
+    setting: Setting, order: TrainOrder, late: Collection[int] = frozenset()
 ) -> Replies:
     """Let clients train, but for those whose answer would come after the deadline: nobody waits
     for them, so nobody computes what they would have answered.
     """
-    rows = [row for row, client in enumerate(clients) if int(client) not in late]
-    replies = setting.runtime.train(
-        [clients[row] for row in rows] if late else clients,
-        models,
-        [start[row] for row in rows] if late else start,
-        job,
-        seed=setting.seed,
-        round=round,
-        corrections=corrections[rows] if late and corrections is not None else corrections,
-    )
     if not late:
-        return replies
+        return setting.runtime.train(order)
+    rows = [row for row, client in enumerate(order.clients) if int(client) not in late]
+    replies = setting.runtime.train(order.only(rows))
     place = {row: number for number, row in enumerate(rows)}
     missed = Reply(None, failure="missed the deadline", sent=False)
     answers = [
-        reply_of(replies, place[row]) if row in place else missed for row in range(len(clients))
+        reply_of(replies, place[row]) if row in place else missed
+        for row in range(len(order.clients))
     ]
-    return collect(answers, models.shape[1])
+    return collect(answers, order.models.shape[1])
 
 
 def _corrections(
@@ -226,34 +214,21 @@ def with_statistics(
     return rows, range(len(rows))
 
 
-def score_clients(
-    setting: Setting,
-    state: State,
-    clients: Ids,
-    models: Params,
-    start: Ids,
-    which: Literal["test", "train"],
-    **options: int,
-) -> Scores:
-    """Clients' models on their own data, with their own BatchNorm statistics where they keep
-    them (64 at a time).
+def score_clients(setting: Setting, state: State, order: ScoreOrder) -> Scores:
+    """Clients' models on their own data, with their own BatchNorm statistics where they keep them
+    (64 at a time).
     """
     statistics = state.memory.get("bn")
     if not statistics:
-        return setting.runtime.evaluate_clients(clients, models, start, which, **options)
+        return setting.runtime.score(order)
     parts = []
-    for begin in range(0, len(clients), PIECE):
-        ids = [int(c) for c in clients[begin : begin + PIECE]]
-        rows, index = with_statistics(
-            setting, ids, models, start[begin : begin + PIECE], statistics
-        )
-        parts.append(setting.runtime.evaluate_clients(ids, rows, index, which, **options))
-    return Scores(
-        *(
-            np.concatenate([getattr(p, name) for p in parts])
-            for name in ("loss", "accuracy", "num_examples")
-        )
-    )
+    for begin in range(0, len(order.clients), PIECE):
+        piece = order.only(np.arange(begin, min(begin + PIECE, len(order.clients))))
+        ids = [int(c) for c in piece.clients]
+        rows, index = with_statistics(setting, ids, piece.models, piece.start, statistics)
+        parts.append(setting.runtime.score(replace(piece, models=rows, start=index)))
+    names = ("loss", "accuracy", "num_examples")
+    return Scores(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
 
 
 def _stack(rows: Sequence[Params]) -> Params:

@@ -21,7 +21,14 @@ from fedskew.types.rules import (
     declares,
     needs,
 )
-from fedskew.types.runtime import Auxiliary, Description, Runtime
+from fedskew.types.runtime import (
+    Auxiliary,
+    Description,
+    ReleasedCounts,
+    Runtime,
+    ScoreOrder,
+    TrainOrder,
+)
 from fedskew.types.state import Aftermath, Feedback, State
 from fedskew.types.view import Answer, Ask, AskLoss, AskShares, AskSlots, AskTrial, AskUpdates, View
 
@@ -58,14 +65,17 @@ __all__ = [
     "Plan",
     "Population",
     "ProcedureRule",
+    "ReleasedCounts",
     "Replies",
     "RoundRecord",
     "Rule",
     "Runtime",
+    "ScoreOrder",
     "Scores",
     "SelectionRule",
     "Signal",
     "State",
+    "TrainOrder",
     "Transfer",
     "View",
     "Wave",

@@ -258,9 +258,9 @@ def test_ifca_lives_by_training_loss_never_by_test_loss():
     asked = []
 
     class Watching(ScriptedRuntime):
-        def evaluate_clients(self, clients, models, start, which, **options):
-            asked.append((which, len(clients)))
-            return super().evaluate_clients(clients, models, start, which, **options)
+        def score(self, order):
+            asked.append((order.which, len(order.clients)))
+            return super().score(order)
 
     recipe = resolve(
         {

@@ -139,11 +139,9 @@ def test_every_cluster_trains_in_one_wave():
     calls = []
 
     class Counting(ScriptedRuntime):
-        def train(self, clients, models, start, job, *, seed, round, corrections=None):
-            calls.append((len(clients), len(set(start))))
-            return super().train(
-                clients, models, start, job, seed=seed, round=round, corrections=corrections
-            )
+        def train(self, order):
+            calls.append((len(order.clients), len(set(order.start))))
+            return super().train(order)
 
     play(recipe("per_cluster"), runtime=Counting(COUNTS))
     assert [n for n, _ in calls] == [6, 6]
@@ -174,9 +172,9 @@ def test_too_many_own_models_are_refused():
 class Fits(ScriptedRuntime):
     """The loss of a model at a client is how far its first entry is from the client's number."""
 
-    def evaluate_clients(self, clients, models, start, which, *, max_examples=0, seed=0, round=0):
-        assert which in ("train", "test")
-        loss = np.abs(models[np.asarray(start), 0] - np.asarray(clients))
+    def score(self, order):
+        assert order.which in ("train", "test")
+        loss = np.abs(order.models[order.start, 0] - order.clients)
         return Scores(loss, np.exp(-loss), np.full(len(loss), 10))
 
 

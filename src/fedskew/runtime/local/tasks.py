@@ -1,5 +1,5 @@
-"""Who does the work: this process alone (``alone.py``), or several worker processes (``team.py``),
-with the same bits.
+"""Who does the work: this process alone (``one_process.py``), or several worker processes
+(``worker_pool.py``), with the same bits.
 
 Here is what both are asked to do and the calls they answer.
 """
