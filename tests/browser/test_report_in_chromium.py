@@ -199,7 +199,8 @@ def test_arrow_keys_read_values(opened):
 
 def test_everything_can_be_reached_with_tab(opened):
     script = """
-        const all = [...document.querySelectorAll('button, select, input, a, svg, summary, .scroll')];
+        const kinds = 'button, select, input, a, svg, summary, .scroll';
+        const all = [...document.querySelectorAll(kinds)];
         const shown = all.filter((e) => e.offsetParent !== null || e.tagName === 'svg');
         return shown.filter((e) => e.tabIndex < 0).map((e) => e.outerHTML.slice(0, 80));
     """
@@ -227,7 +228,8 @@ def test_methods_can_be_hidden(opened):
         == 1
     )
     points = opened.execute_script(
-        "return [...document.querySelectorAll('#curves .curve')].map((c) => c.getAttribute('points'))"
+        "const curves = [...document.querySelectorAll('#curves .curve')];"
+        "return curves.map((curve) => curve.getAttribute('points'))"
     )
     assert [bool(p) for p in points] == [False, True, True]
 
@@ -267,11 +269,16 @@ def test_a_phone_needs_no_sideways_scrolling(opened):
         {"width": 375, "height": 800, "deviceScaleFactor": 2, "mobile": True},
     )
     time.sleep(0.4)
-    wide = "return [...document.querySelectorAll('main *')].filter((e) => e.scrollWidth > 375 && !e.closest('.scroll, pre'))"
-    assert opened.execute_script(f"{wide}.map((e) => e.outerHTML.slice(0, 60))") == []
+    too_wide = """
+        const all = [...document.querySelectorAll('main *')];
+        const wide = all.filter((e) => e.scrollWidth > 375 && !e.closest('.scroll, pre'));
+        return wide.map((e) => e.outerHTML.slice(0, 60));
+    """
+    assert opened.execute_script(too_wide) == []
     assert opened.execute_script("return document.documentElement.scrollWidth") <= 375
     widths = opened.execute_script(
-        "return [...document.querySelectorAll('.plot svg')].map((s) => s.getBoundingClientRect().right)"
+        "const plots = [...document.querySelectorAll('.plot svg')];"
+        "return plots.map((svg) => svg.getBoundingClientRect().right)"
     )
     assert max(widths) <= 375
     opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
@@ -301,7 +308,8 @@ def test_every_figure_gives_svg_and_csv(opened):
         const done = arguments[1], files = [];
         URL.createObjectURL = (blob) => (files.push(blob.text()), "data:,");
         HTMLAnchorElement.prototype.click = () => {};
-        document.querySelectorAll(`#${arguments[0]} .tools button`).forEach((button) => button.click());
+        const buttons = document.querySelectorAll(`#${arguments[0]} .tools button`);
+        buttons.forEach((button) => button.click());
         Promise.all(files).then(done);
     """
     for figure in FIGURES:

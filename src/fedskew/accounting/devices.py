@@ -138,10 +138,10 @@ POSITIVE = {  # option -> an example of it
 
 
 def simulated_seconds(population: Population, clients: Ints, passes: Ints) -> Floats:
-    """How long each client takes in simulated time: its latency, plus its pace times the examples
-    it passes over.
+    """How long each client takes: its latency, plus its pace times the examples it passes over.
 
-    >>> simulated_seconds(Population(np.array([5, 6]), latency_seconds=np.array([1.0, 2.0])), np.array([1]), np.array([10]))
+    >>> population = Population(np.array([5, 6]), latency_seconds=np.array([1.0, 2.0]))
+    >>> simulated_seconds(population, np.array([1]), np.array([10]))
     array([2.01])
     """
     pace = np.full(population.size, SECONDS_PER_EXAMPLE)
@@ -161,10 +161,12 @@ def draw_population(
     *,
     seconds_per_example: float = SECONDS_PER_EXAMPLE,
 ) -> Population:
-    """The clients' means, the same for every method under one seed; ``seconds_per_example`` where
-    devices do not say.
+    """The clients' means, the same for every method under one seed.
 
-    >>> means = draw_population(np.array([5, 6]), Devices(classes="haccs", snr_db=(0.0, 30.0)), seed=0)
+    ``seconds_per_example`` is the pace where devices do not say theirs.
+
+    >>> devices = Devices(classes="haccs", snr_db=(0.0, 30.0))
+    >>> means = draw_population(np.array([5, 6]), devices, seed=0)
     >>> bool((means.latency_seconds > 0).all()), bool((means.snr >= 1).all())
     (True, True)
     """

@@ -135,10 +135,10 @@ def check_means(population: Population) -> Population:
     """The population, if times, rates and powers are what they can be; a figure that is not known
     may be nan.
 
-    >>> check_means(Population(np.array([5]), uplink_bps=np.array([-1.0])))
+    >>> check_means(Population(np.array([5]), uplink_bps=np.array([-1.0])))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    fedskew.errors.RunError: population.uplink_bps: -1 at client 0 is not positive. Correct what is known of the clients.
+    fedskew.errors.RunError: population.uplink_bps: -1 at client 0 is not positive. Correct ...
     """
     for field in fields(population):
         values = getattr(population, field.name)

@@ -41,8 +41,10 @@ def nova(
 def effective_steps(steps: Ints, job: LocalJob) -> Floats:
     """a_i: how far the accumulated weight of a client's gradients reaches.
 
-    >>> effective_steps(np.array([4]), LocalJob()).tolist(), effective_steps(np.array([2]), LocalJob(momentum=0.5)).tolist()
-    ([4.0], [2.5])
+    >>> effective_steps(np.array([4]), LocalJob()).tolist()
+    [4.0]
+    >>> effective_steps(np.array([2]), LocalJob(momentum=0.5)).tolist()
+    [2.5]
     """
     normalisable(job)
     tau = steps.astype(np.float64)

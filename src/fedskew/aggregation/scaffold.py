@@ -51,7 +51,10 @@ def corrections(
 def plain_sgd(job: LocalJob, *, server_lr: float = 1.0) -> LocalJob:
     """The job, if control variates have a meaning for it."""
     if job.optimizer != "sgd" or job.momentum or job.prox_mu or job.weight_decay or job.clip_norm:
-        what = "needs plain SGD: under adam, momentum, decay, clipping or a proximal term its variates are no gradients"
+        what = (
+            "needs plain SGD: under adam, momentum, decay, clipping or a proximal term "
+            "its variates are no gradients"
+        )
         raise RecipeError(
             "aggregation.scaffold", what, "Set local.optimizer = 'sgd' and the others to 0"
         )

@@ -147,8 +147,12 @@ def draw_auxiliary(y: Ints, num_classes: int, size: int, rng: np.random.Generato
         return np.empty(0, np.int64)
     each = size // num_classes
     rows = [np.flatnonzero(y == c) for c in range(num_classes)]
-    if each < 1 or min(len(r) for r in rows) <= each:
-        what = f"auxiliary = {size}, but there are {num_classes} classes and {min(len(r) for r in rows)} rows of the rarest"
+    rarest = min(len(r) for r in rows)
+    if each < 1 or rarest <= each:
+        what = (
+            f"auxiliary = {size}, but there are {num_classes} classes "
+            f"and {rarest} rows of the rarest"
+        )
         raise DataError(
             "data", what, "Give at least one example per class, and leave some for the clients"
         )

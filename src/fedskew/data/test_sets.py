@@ -48,7 +48,8 @@ def match(test_labels: Ints, counts: Ints, rng: np.random.Generator) -> Partitio
 
     Rows of a class that no client trains on go to nobody.
 
-    >>> match(np.array([0, 0, 0, 1]), np.array([[2, 0], [1, 5]]), np.random.default_rng(0)).sizes.tolist()
+    >>> counts = np.array([[2, 0], [1, 5]])
+    >>> match(np.array([0, 0, 0, 1]), counts, np.random.default_rng(0)).sizes.tolist()
     [2, 2]
     """
     pool, dealt = Pool(test_labels, counts.shape[1]), np.zeros_like(counts)

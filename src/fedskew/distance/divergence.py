@@ -153,7 +153,7 @@ def kl(signal: Signal, *, zeros: Zeros = "clip", eps: float = 1e-6) -> Geometry:
     return describe(signal, "kl", lambda rows: kl_pairwise(rows, zeros=zeros, eps=eps))
 
 
-# ---------------------------------------------------------------- the three readings of "earth mover's distance"
+# --------------------------------------------- the three readings of "earth mover's distance"
 
 
 def w1_index_pairwise(rows: Floats) -> Floats:

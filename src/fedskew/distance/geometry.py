@@ -73,7 +73,8 @@ def describe(
     if not exact and points is None:
         raise SignalError(
             "distance",
-            f"'{name}' compares every pair, and {len(known):,} clients are above the limit of {EXACT_PAIRWISE_LIMIT:,}",
+            f"'{name}' compares every pair, "
+            f"and {len(known):,} clients are above the limit of {EXACT_PAIRWISE_LIMIT:,}",
             f"Use one of: {', '.join(SCALING_METRICS)}",
         )
     return Geometry(

@@ -64,7 +64,9 @@ class SkewFigures:
 def skew_figures(counts: ArrayLike, *, eps: float = 1e-6) -> SkewFigures:
     """All figures of a (K, C) table of label counts; noisy, fractional counts are welcome too.
 
-    >>> figures = skew_figures(np.kron(np.eye(5), np.full((2, 2), 500)))  # 10 clients, 2 of 10 classes each, every class twice
+    Ten clients with two of ten classes each, every class at two clients:
+
+    >>> figures = skew_figures(np.kron(np.eye(5), np.full((2, 2), 500)))
     >>> round(figures.omega, 3), figures.classes_max, figures.size_gini
     (8.888, 2, 0.0)
     """
@@ -126,7 +128,7 @@ def _checked(counts: ArrayLike) -> Floats:
     return table
 
 
-# ---------------------------------------------------------------- FedArtML's three, on rows (K, C) that sum to 1
+# --------------------------------------------- FedArtML's three, on rows (K, C) that sum to 1
 
 
 def hellinger_skew(rows: Floats) -> float:

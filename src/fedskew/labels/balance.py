@@ -3,7 +3,8 @@ label-balanced choice.
 
 A set S of clients is worth (lower is better, METHODS 4.8)
 
-    F(S) = scale * |q(S) - target|^2 + mean of cost over S,     q(S) = sum_S weight_k row_k / sum_S weight_k
+    F(S) = scale * |q(S) - target|^2 + mean of cost over S
+    q(S) = sum_S weight_k row_k / sum_S weight_k
 
 Three ways to find a good S, all on plain (K, C) rows: :func:`solve_exactly` looks at every subset,
 :func:`build_greedily` adds the best client m times, :func:`improve_by_swaps` exchanges one client

@@ -78,8 +78,10 @@ def threshold(num_classes: int, *, theta: float, theta_classes: int, eps: float)
     A theta no federation with so many classes can reach is refused: it would never switch, without
     a word.
 
-    >>> threshold(10, theta=8.5, theta_classes=0, eps=1e-6), round(threshold(4, theta=8.5, theta_classes=2, eps=1e-6), 3)
-    (8.5, 5.868)
+    >>> threshold(10, theta=8.5, theta_classes=0, eps=1e-6)
+    8.5
+    >>> round(threshold(4, theta=8.5, theta_classes=2, eps=1e-6), 3)
+    5.868
     """
     if not 0 < eps * num_classes < 1:
         what = f"{eps:g} is out of range for {num_classes} classes"
@@ -92,7 +94,10 @@ def threshold(num_classes: int, *, theta: float, theta_classes: int, eps: float)
         return omega_balanced(cap_classes(theta_classes, num_classes), num_classes, eps=eps)
     most = omega_balanced(1, num_classes, eps=eps)
     if not 0 < theta <= most:
-        what = f"{theta:g} is out of range: with {num_classes} classes and epsilon = {eps:g} omega is at most {most:.3f}"
+        what = (
+            f"{theta:g} is out of range: "
+            f"with {num_classes} classes and epsilon = {eps:g} omega is at most {most:.3f}"
+        )
         raise RecipeError("procedure.theta", what, "Give less, or set theta_classes = 2")
     return theta
 

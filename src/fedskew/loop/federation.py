@@ -3,7 +3,7 @@ does both.
 
 ::
 
-    prepare   describe -> signal -> distance -> clustering                    (each optional but the first)
+    prepare   describe -> signal -> distance -> clustering      (each optional but the first)
     round t   view -> select -> procedure -> [runtime trains wave by wave] -> aggregate -> account
 """
 
@@ -258,7 +258,8 @@ def _check_enough(setting: Setting, runners: Sequence[Runner], round: int) -> No
     )
     if usable < needed:
         reasons = [f"client {c}: {why}" for runner in runners for c, why in runner.failures.items()]
-        what = f"{usable} usable replies, {needed} needed ({'; '.join(reasons[:3]) or 'nobody was available'})"
+        why = "; ".join(reasons[:3]) or "nobody was available"
+        what = f"{usable} usable replies, {needed} needed ({why})"
         raise RoundFailed(f"round {round}", what, "Set run.min_ok = 0 to let such rounds pass")
 
 

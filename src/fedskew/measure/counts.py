@@ -46,9 +46,9 @@ def check_numbers(values: NDArray[Any], where: str, name_of: Callable[[int], str
     """Whole numbers of at least 0 as int64, or an error; ``name_of(i)`` says whose the i-th number
     is.
 
-    >>> check_numbers(np.array([3.0, 1.5]), "a.csv", lambda i: f"client {i}")
+    >>> check_numbers(np.array([3.0, 1.5]), "a", lambda i: f"client {i}")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    fedskew.errors.SignalError: a.csv: client 1: the count is a fraction (1.5). Counts are whole numbers, 0 or more.
+    fedskew.errors.SignalError: a: client 1: the count is a fraction (1.5). Counts are whole ...
     """
     faults = (
         ("missing or not a finite number", ~np.isfinite(values)),
@@ -70,8 +70,10 @@ def settle(counts: Counts) -> Counts:
     METHODS 2.11: a class that does not occur is dropped; it would only dilute FedArtML's EMD.
 
     >>> found = settle(Counts([[2, 0], [0, 0]], ["a", "b"], ["x", "y"]))
-    >>> found.table.tolist(), found.labels, found.notes
-    ([[2], [0]], ('x',), ("1 label without examples left out: 'y'", "1 client without examples left out: 'b'"))
+    >>> found.table.tolist(), found.labels
+    ([[2], [0]], ('x',))
+    >>> found.notes
+    ("1 label without examples left out: 'y'", "1 client without examples left out: 'b'")
     """
     held = counts.table.sum(axis=0) > 0
     if not held.any():
@@ -84,8 +86,9 @@ def settle(counts: Counts) -> Counts:
         notes.append(f"{plural(len(gone), 'label')} without examples left out: {listed(gone)}")
     if len(counts.empty):
         names = [counts.clients[i] for i in counts.empty[:NAMED].tolist()]
+        number = len(counts.empty)
         notes.append(
-            f"{plural(len(counts.empty), 'client')} without examples left out: {listed(names, len(counts.empty))}"
+            f"{plural(number, 'client')} without examples left out: {listed(names, number)}"
         )
     labels = tuple(label for label, kept in zip(counts.labels, held.tolist(), strict=True) if kept)
     return replace(counts, table=counts.table[:, held], labels=labels, notes=tuple(notes))

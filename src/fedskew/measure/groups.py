@@ -1,13 +1,13 @@
 """Who groups with whom, by each paper's own distance and clustering, and by the pair the user asks
 for.
 
-========================  =========  =========  ======================================================
-paper                     distance   cluster    what the number of groups is for
-========================  =========  =========  ======================================================
-004 Clust-PSI-PFL         psi        kmeans     tau, one model per group
-000 FedLECC               hellinger  optics     Jmax, the groups its J best are chosen from
-002 similarity study      euclidean  kmedoids   c, one client of each group trains in a round
-========================  =========  =========  ======================================================
+====================  =========  ========  =============================================
+paper                 distance   cluster   what the number of groups is for
+====================  =========  ========  =============================================
+004 Clust-PSI-PFL     psi        kmeans    tau, one model per group
+000 FedLECC           hellinger  optics    Jmax, the groups its J best are chosen from
+002 similarity study  euclidean  kmedoids  c, one client of each group trains in a round
+====================  =========  ========  =============================================
 
 The similarity study compares nine distances; Euclidean is taken because it scales to any number of
 clients.

@@ -60,12 +60,13 @@ def find_layout(
 ) -> Layout:
     """Decide by the column names; what is given by name must be there.
 
-    >>> find_layout(["client", "label", "count"], "a.csv").form, find_layout(["client", "cat", "dog"], "a.csv").labels
-    ('long', ('cat', 'dog'))
-    >>> find_layout(["client", "lable", "count"], "a.csv")
+    >>> find_layout(["client", "label", "count"], "a.csv").form
+    'long'
+    >>> find_layout(["client", "cat", "dog"], "a.csv").labels
+    ('cat', 'dog')
+    >>> find_layout(["client", "lable", "count"], "a.csv")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    fedskew.errors.DataError: a.csv: there is no label column among client, lable, count. Is it 'lable'? Say --label-column \
-lable (or --format wide).
+    fedskew.errors.DataError: a.csv: there is no label column among ... Is it 'lable'? Say ...
     """
     _check_header(columns, where)
     found = {

@@ -94,7 +94,10 @@ def _counts(shards: Shards, source: str, notes: tuple[str, ...]) -> Counts:
 
 def _counted(shards: Shards) -> str:
     if shards.client_test == "split":
-        return "counted: what clients train on, after a share of their examples was set aside to test them"
+        return (
+            "counted: what clients train on, "
+            "after a share of their examples was set aside to test them"
+        )
     return "counted: all training examples, before any test split at the clients"
 
 
@@ -110,5 +113,8 @@ def _check_same_clients(folder: Path, facts: Mapping[str, Any], shards: Shards) 
         == (report.min_size, report.max_size)
     )
     if not same:
-        what = "its clients are not those of its recipe (it was given a split of its own, or the data changed)"
+        what = (
+            "its clients are not those of its recipe "
+            "(it was given a split of its own, or the data changed)"
+        )
         raise RunFolderError(str(folder), what, "Give a file of label counts")

@@ -34,8 +34,11 @@ GROUP_WORDS: tuple[tuple[float, str], ...] = (
 def thresholds_text() -> str:
     """The thresholds behind the words, in one line.
 
-    >>> thresholds_text()
-    'HD between chance and ceiling: below 10 % hardly, 40 % mildly, 70 % moderately, 90 % strongly, above extremely skewed'
+    >>> start, limits = thresholds_text().split(": ")
+    >>> start
+    'HD between chance and ceiling'
+    >>> limits
+    'below 10 % hardly, 40 % mildly, 70 % moderately, 90 % strongly, above extremely skewed'
     """
     words = [
         f"{100 * limit:.0f} % {word.removesuffix(' skewed')}" for limit, word in SKEW_WORDS[:-1]
@@ -93,9 +96,13 @@ def _how_skewed(found: Measurement) -> str:
     figures = found.figures
     share = skew_share(figures.hd, found.hd_ceiling, found.hd_chance)
     size = f"{plural(found.num_active, 'client')} and {plural(figures.num_classes, 'class')}"
-    path = f"dealing at random ({found.hd_chance:.3f}) to one class per client ({found.hd_ceiling:.3f}, the ceiling for {size})"
+    chance = f"dealing at random ({found.hd_chance:.3f})"
+    ceiling = f"one class per client ({found.hd_ceiling:.3f}, the ceiling for {size})"
     place = "with no room" if share is None else f"{100 * share:.0f} % of the way"
-    return f"This federation is {skew_word(share)}: HD {figures.hd:.3f} lies {place} from {path}."
+    return (
+        f"This federation is {skew_word(share)}: "
+        f"HD {figures.hd:.3f} lies {place} from {chance} to {ceiling}."
+    )
 
 
 def _afls(found: Measurement) -> str:
@@ -115,7 +122,8 @@ def _clust_psi(found: Measurement) -> str:
     grouping = found.grouping("clust_psi_pfl")
     if grouping.clustering.k == 1:
         return "Clust-PSI-PFL would keep one model for all (τ = 1)"
-    return f"Clust-PSI-PFL would train {grouping.clustering.k} models (τ = {grouping.clustering.k} by PSI, {_quality(grouping)})"
+    tau = grouping.clustering.k
+    return f"Clust-PSI-PFL would train {tau} models (τ = {tau} by PSI, {_quality(grouping)})"
 
 
 def _fedlecc(found: Measurement) -> str:
@@ -132,7 +140,10 @@ def _fedlecc(found: Measurement) -> str:
     )
     if grouping.clustering.k == 1:
         return "FedLECC would see one cluster and choose clients by loss alone (J = 1)"
-    return f"FedLECC would choose from J <= {grouping.clustering.k} clusters by {how} ({_quality(grouping)}{noise})"
+    return (
+        f"FedLECC would choose from J <= {grouping.clustering.k} clusters by {how} "
+        f"({_quality(grouping)}{noise})"
+    )
 
 
 def _similarity(found: Measurement) -> str:
@@ -140,8 +151,8 @@ def _similarity(found: Measurement) -> str:
     if grouping.clustering.k == 1:
         return "the similarity study would train one client a round (c = 1)"
     return (
-        f"the similarity study would train c = {grouping.clustering.k} clients a round, one of each k-medoids cluster "
-        f"({_quality(grouping)})"
+        f"the similarity study would train c = {grouping.clustering.k} clients a round, "
+        f"one of each k-medoids cluster ({_quality(grouping)})"
     )
 
 

@@ -64,7 +64,10 @@ def begin(
 ) -> Params:
     """(S + K, D) independent centres, then everybody's own model."""
     if centres < 1 or estimate_every < 1 or per_centre < 0 or not 0 < smallest_share < 1:
-        what = f"centres = {centres}, estimate_every = {estimate_every}, per_centre = {per_centre}, {smallest_share=}"
+        what = (
+            f"centres = {centres}, estimate_every = {estimate_every}, "
+            f"per_centre = {per_centre}, smallest_share = {smallest_share}"
+        )
         raise RecipeError(
             "procedure.fedsoft",
             what,

@@ -20,6 +20,20 @@ from fedskew.recipe.reading import expand, load, merge, override, read_assignmen
 from fedskew.recipe.resolving import resolve
 
 __all__ = [
-    "PLAIN_TABLES", "REGISTRIES", "Table", "check_options", "expand", "find", "fingerprint", "job_of", "load", "merge",
-    "method_of", "override", "read_assignments", "resolve", "shipped_recipes", "stage_options",
-]  # fmt: skip
+    "PLAIN_TABLES",
+    "REGISTRIES",
+    "Table",
+    "check_options",
+    "expand",
+    "find",
+    "fingerprint",
+    "job_of",
+    "load",
+    "merge",
+    "method_of",
+    "override",
+    "read_assignments",
+    "resolve",
+    "shipped_recipes",
+    "stage_options",
+]

@@ -101,7 +101,10 @@ class Watched:
         return history if history.rounds else None
 
 
-WAITING = "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=1><title>fedskew</title><p>Waiting for the first round"
+WAITING = (
+    "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=1>"
+    "<title>fedskew</title><p>Waiting for the first round"
+)
 
 
 def _handler(watched: Watched) -> type[BaseHTTPRequestHandler]:

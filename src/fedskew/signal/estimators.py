@@ -84,11 +84,14 @@ def estimate(
 
 
 def choose_estimator(*, has_bias: bool, plain_sgd: bool) -> Estimator:
-    """``bias_linear`` where its equation holds, else ``sqrt_delta`` (no output bias, or Adam or
-    momentum at the clients).
+    """``bias_linear`` where its equation holds, else ``sqrt_delta``.
 
-    >>> choose_estimator(has_bias=True, plain_sgd=True), choose_estimator(has_bias=True, plain_sgd=False)
-    ('bias_linear', 'sqrt_delta')
+    It does not hold without an output bias, or with Adam or momentum at the clients.
+
+    >>> choose_estimator(has_bias=True, plain_sgd=True)
+    'bias_linear'
+    >>> choose_estimator(has_bias=True, plain_sgd=False)
+    'sqrt_delta'
     """
     return "bias_linear" if has_bias and plain_sgd else "sqrt_delta"
 

@@ -258,8 +258,10 @@ def _read_only(memory: Any) -> Any:
 def same_memory(one: Any, other: Any) -> bool:
     """Whether two memories hold the same, array by array, type by type.
 
-    >>> same_memory({"a": np.array([1, np.nan])}, {"a": np.array([1, np.nan])}), same_memory({"a": (1,)}, {"a": [1]})
-    (True, False)
+    >>> same_memory({"a": np.array([1, np.nan])}, {"a": np.array([1, np.nan])})
+    True
+    >>> same_memory({"a": (1,)}, {"a": [1]})
+    False
     """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return list(one) == list(other) and all(same_memory(one[key], other[key]) for key in one)

@@ -23,7 +23,8 @@ BODY = 10  # parameters of all other layers
 class World:
     """A federation that does not exist; equal worlds are equal in every number.
 
-    >>> World(clients=3).num_examples.tolist() == World(clients=3, order=(2, 0, 1)).num_examples[[1, 2, 0]].tolist()
+    >>> one, reordered = World(clients=3), World(clients=3, order=(2, 0, 1))
+    >>> one.num_examples.tolist() == reordered.num_examples[[1, 2, 0]].tolist()
     True
     """
 

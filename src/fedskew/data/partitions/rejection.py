@@ -173,9 +173,11 @@ def _batch(tries: int, cells: int) -> int:
 def _infeasible(rule: Rule, best: Ints, tries: int, possible: bool) -> InfeasiblePartition:
     smallest = int(best.sum(axis=1).min())
     what = (
-        f"no client below {rule.min_size} examples in {tries} tries with alpha = {rule.alpha}; the best had one of {smallest}"
+        f"no client below {rule.min_size} examples in {tries} tries with alpha = {rule.alpha}; "
+        f"the best had one of {smallest}"
         if possible
-        else f"{len(best)} clients of {rule.min_size} examples need {len(best) * rule.min_size}, there are {best.sum()}"
+        else f"{len(best)} clients of {rule.min_size} examples "
+        f"need {len(best) * rule.min_size}, there are {best.sum()}"
     )
     remedy = (
         "Raise alpha, lower min_size or clients, or set repair = 'move'"

@@ -133,11 +133,11 @@ def _facts(counts: Counts, found: Measurement | None) -> list[list[str]]:
     ceilings: Mapping[str, float] = (
         {} if found is None else {"hd": found.hd_ceiling, "jsd": found.jsd_ceiling}
     )
-    afls = (
-        ""
-        if found is None
-        else f"AFLS: {'sequential' if found.sequential else 'parallel'} (threshold {found.omega_threshold:.2f})"
-    )
+    afls = ""
+    if found is not None:
+        choice = "sequential" if found.sequential else "parallel"
+        afls = f"AFLS: {choice} (threshold {found.omega_threshold:.2f})"
+    classes = f"{f.classes_min} / {f.classes_mean:.1f} / {f.classes_max}"
     return [
         [
             "clients",
@@ -145,11 +145,7 @@ def _facts(counts: Counts, found: Measurement | None) -> list[list[str]]:
             f"{len(f.empty_clients)} without examples" if len(f.empty_clients) else "",
         ],
         ["examples", f"{f.num_examples:,.0f}", f"per client {sizes} (min / median / max)"],
-        [
-            "classes",
-            f"{f.num_classes}",
-            f"per client {f.classes_min} / {f.classes_mean:.1f} / {f.classes_max} (min / mean / max)",
-        ],
+        ["classes", f"{f.num_classes}", f"per client {classes} (min / mean / max)"],
         ["HD", f"{f.hd:.3f}", f"ceiling {ceilings['hd']:.3f}" if ceilings else ""],
         ["JSD", f"{f.jsd:.3f}", f"ceiling {ceilings['jsd']:.3f}" if ceilings else ""],
         ["WPSI", f"{f.wpsi:.3f}", "0 = all alike"],

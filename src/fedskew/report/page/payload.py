@@ -220,10 +220,11 @@ def _reference_row(row: TableRow, metrics: Sequence[Metric]) -> dict[str, Any]:
 
 def _commands(comparison: Comparison) -> list[str]:
     """One command per method that makes its runs again from the recipe the page carries."""
-    return [
-        f"fedskew run {_file_name(entry.label)}.toml --seeds {','.join(str(history.seed) for history in entry.histories)}"
-        for entry in comparison.entries
-    ]
+    commands = []
+    for entry in comparison.entries:
+        seeds = ",".join(str(history.seed) for history in entry.histories)
+        commands.append(f"fedskew run {_file_name(entry.label)}.toml --seeds {seeds}")
+    return commands
 
 
 def _file_name(label: str) -> str:

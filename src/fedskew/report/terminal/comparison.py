@@ -118,7 +118,8 @@ def caption(found: ComparisonTable) -> list[str]:
     seeds = sorted({len(row.seeds) for row in found.rows})
     number = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     lines = [
-        f"mean over {number} seed{'s' if seeds[-1] > 1 else ''}, ± 95 % t-interval; final = mean of the last five evaluations; "
+        f"mean over {number} seed{'s' if seeds[-1] > 1 else ''}, ± 95 % t-interval; "
+        "final = mean of the last five evaluations; "
         "differences are paired by seed, [95 % bootstrap interval], * = 0 is outside; "
         "bold: better than every other method in that sense, and by a thousandth at least"
     ]
@@ -132,7 +133,8 @@ def caption(found: ComparisonTable) -> list[str]:
         lines.append(f"no figures at equal {found.budget}: not every run has an account of it")
     if any(not row.central for row in found.rows):
         lines.append(
-            "† no global model: see the clients' accuracy, of their own models on their own test sets"
+            "† no global model: "
+            "see the clients' accuracy, of their own models on their own test sets"
         )
     if found.references:
         lines.append(references_text(found))

@@ -19,8 +19,10 @@ from fedskew.report.terminal.measurement_tables import (
 )
 
 PRIVACY_NOTES = (
-    "recall, precision: of 'this client has this class', said from a share of 0.5 / C up, so below 1 for small shares anyway",
-    "ARI: agreement with the groups found on exact counts; the last row has no noise but other random draws in the clustering",
+    "recall, precision: of 'this client has this class', said from a share of 0.5 / C up, "
+    "so below 1 for small shares anyway",
+    "ARI: agreement with the groups found on exact counts; "
+    "the last row has no noise but other random draws in the clustering",
     "mean ± standard deviation; the noise cannot be seeded, another run differs within the spread",
 )
 
@@ -46,10 +48,8 @@ def show_measurement(found: Measurement, saved: Sequence[Path], console: Console
 
 def show_privacy(table: PrivacyTable, console: Console) -> None:
     """The table of noise, and how to read it."""
-    _say(
-        console,
-        f"{table.counts.source}; {table.mechanism} noise, {table.neighbours}, {table.repeats} releases each",
-    )
+    noise = f"{table.mechanism} noise, {table.neighbours}, {table.repeats} releases each"
+    _say(console, f"{table.counts.source}; {noise}")
     console.print()
     console.print(noise_table(table))
     console.print()

@@ -22,7 +22,8 @@ FARTHEST = 3  # clients whose labels differ most from everybody's together
 def facts_table(found: Measurement) -> Table:
     """Who and how much."""
     f = found.figures
-    sizes = f"{f.size_min:,.0f} / {f.size_median:,.0f} / {f.size_max:,.0f} (min / median / max), Gini {f.size_gini:.3f}"
+    sizes = f"{f.size_min:,.0f} / {f.size_median:,.0f} / {f.size_max:,.0f}"
+    classes = f"{f.classes_min} / {f.classes_mean:.2f} / {f.classes_max}"
     table = Table(show_header=False, show_edge=False, pad_edge=False, box=None)
     rows = {
         "source": printable(found.counts.source, 200),
@@ -30,8 +31,8 @@ def facts_table(found: Measurement) -> Table:
         + (f" and {len(f.empty_clients):,} without examples" if len(f.empty_clients) else ""),
         "examples": f"{f.num_examples:,.0f}",
         "classes": f"{f.num_classes:,}",
-        "examples per client": sizes,
-        "classes per client": f"{f.classes_min} / {f.classes_mean:.2f} / {f.classes_max} (min / mean / max)",
+        "examples per client": f"{sizes} (min / median / max), Gini {f.size_gini:.3f}",
+        "classes per client": f"{classes} (min / mean / max)",
         "farthest from the rest": _farthest(found),
     }
     for name, value in rows.items():
@@ -56,7 +57,8 @@ def skew_table(found: Measurement) -> Table:
     if found.private:
         table.add_column(f"seen at ε = {found.signal.epsilon:g}", justify="right")
     table.add_column("to compare with")
-    afls = f"AFLS: sequential from {found.omega_threshold:.3f} ({plural(found.omega_classes, 'class')} each); ε = {f.eps:g}"
+    classes = plural(found.omega_classes, "class")
+    afls = f"AFLS: sequential from {found.omega_threshold:.3f} ({classes} each); ε = {f.eps:g}"
     rows: Sequence[tuple[str, float, float, str]] = (
         (
             "HD",

@@ -261,8 +261,10 @@ class FlowerRuntime:
         machine.
         """
         values = {"job": asdict(job), "seed": str(seed), "round": round}
-        arrays = [{"model": models[s]} | ({} if corrections is None else {"correction": corrections[i]})
-                  for i, s in enumerate(start)]  # fmt: skip
+        arrays = [
+            {"model": models[s]} | ({} if corrections is None else {"correction": corrections[i]})
+            for i, s in enumerate(start)
+        ]
         outcomes = self._ask(clients, "train", "train", values, arrays)
         return collect([reply_of(outcome) for outcome in outcomes], models.shape[1])
 
