@@ -82,8 +82,9 @@ def weighted_mean(values: ArrayLike, examples: ArrayLike) -> float:
 
 
 def ecdf(accuracy: ArrayLike) -> tuple[Floats, Floats]:
-    """Where the empirical distribution steps up, and to what: F(a) = share of clients with accuracy
-    <= a, right-continuous.
+    """Where the empirical distribution steps up, and to what.
+
+    F(a) = share of clients with accuracy <= a, right-continuous.
 
     >>> ecdf([0.5, 1.0, 0.5, float("nan")])
     (array([0.5, 1. ]), array([0.66666667, 1.        ]))

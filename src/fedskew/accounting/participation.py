@@ -89,8 +89,9 @@ def gini(times: Ints) -> float:
 
 
 def tercile_means(times: Ints, snr: ArrayLike) -> tuple[float, float, float]:
-    """Mean counts of the third of clients with the worst, the middling and the best channels; nan
-    where a third is empty.
+    """Mean counts of the thirds of clients with the worst, middling and best channels.
+
+    A third without clients is nan.
 
     Equal SNRs are ranked by id; when K is not a multiple of 3 the worse thirds are the larger ones.
     """

@@ -1,6 +1,4 @@
-"""Datasets from what a person already has: arrays, or a torch dataset (torch itself is never
-imported).
-"""
+"""Datasets from what a person already has: arrays, or a torch dataset (torch is not imported)."""
 
 from __future__ import annotations
 
@@ -76,8 +74,7 @@ def from_torch(
     name: str = "custom",
     columns: Mapping[str, ArrayLike] | None = None,
 ) -> Dataset:
-    """A :class:`Dataset` from map-style torch datasets: anything with a length whose items are
-    ``(x, y)``.
+    """A :class:`Dataset` from map-style torch datasets: a length, and items that are ``(x, y)``.
 
     Items of shape (C, H, W) with 1, 3 or 4 channels in front become (H, W) or (H, W, C).
 
@@ -141,8 +138,9 @@ def remap(
 
 
 def fit_scale(x: NDArray[Any], rows: Ints | None = None) -> tuple[Params, Params]:
-    """Mean and standard deviation of ``x`` (or of some of its rows), per column or channel; uint8
-    in units of 255.
+    """Mean and standard deviation of ``x`` (or of some rows), per column or channel.
+
+    Of uint8 they are in units of 255.
 
     A constant column gets std 1. Two passes in float64, a chunk at a time.
 

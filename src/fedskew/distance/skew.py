@@ -27,8 +27,9 @@ from fedskew.types import Floats, Ints, frozen
 
 @dataclass(frozen=True)
 class SkewFigures:
-    """Every figure of one federation. Clients without examples are listed in ``empty_clients``
-    and left out of all others.
+    """Every figure of one federation.
+
+    Clients without examples are listed in ``empty_clients`` and left out of all others.
     """
 
     num_clients: int
@@ -132,8 +133,7 @@ def _checked(counts: ArrayLike) -> Floats:
 
 
 def hellinger_skew(rows: Floats) -> float:
-    """HD: root mean square of the Hellinger distance over all pairs, clipped at 1; 0 for one
-    client.
+    """HD: root mean square Hellinger distance over all pairs, clipped at 1; 0 for one client.
 
     >>> round(hellinger_skew(np.array([[.7, .2, .1, 0], [.1, .2, .3, .4], [.25] * 4])), 6)
     0.443606
@@ -149,8 +149,9 @@ def hellinger_skew(rows: Floats) -> float:
 
 
 def jensen_shannon_skew(rows: Floats) -> float:
-    """JSD: sqrt of (entropy of the mean - mean entropy, in bits) over log2 K; undivided for two
-    clients, 0 for one.
+    """JSD: sqrt of (entropy of the mean - mean entropy, in bits) over log2 K.
+
+    It is undivided for two clients, and 0 for one.
 
     >>> round(jensen_shannon_skew(np.array([[.7, .2, .1, 0], [.1, .2, .3, .4], [.25] * 4])), 6)
     0.432556
@@ -163,8 +164,7 @@ def jensen_shannon_skew(rows: Floats) -> float:
 
 
 def emd_values_skew(rows: Floats) -> float:
-    """FedArtML's EMD: sqrt of the mean over pairs of ``w1_values``, exact at any K; 0 for one
-    client.
+    """FedArtML's EMD: sqrt of the mean ``w1_values`` over pairs, exact at any K; 0 for one client.
 
     >>> round(emd_values_skew(np.array([[.7, .2, .1, 0], [.1, .2, .3, .4], [.25] * 4])), 6)
     0.397911

@@ -1,5 +1,4 @@
-"""Find m clients whose labels together look like a target: the set problem behind BACSA and every
-label-balanced choice.
+"""Find m clients whose labels together look like a target, as BACSA and its relatives do.
 
 A set S of clients is worth (lower is better, METHODS 4.8)
 
@@ -59,8 +58,7 @@ def pose(
     cost: Floats | None = None,
     scale: float | None = None,
 ) -> Balance:
-    """The problem for these rows; by default uniform target, equal weights, no cost, and C as the
-    scale.
+    """The problem for these rows; by default uniform target, equal weights, no cost, scale C.
 
     >>> problem = pose(np.eye(4))
     >>> evaluate(problem, np.array([[0, 1], [2, 2]])).round(3).tolist()
@@ -133,8 +131,7 @@ def solve(
 
 
 def count_subsets(size: int, budget: int) -> int:
-    """C(size, budget), or some number beyond :data:`ENUMERATE_UP_TO` as soon as it is clear that it
-    is larger.
+    """C(size, budget), or some number beyond :data:`ENUMERATE_UP_TO` once it is larger for certain.
 
     >>> count_subsets(20, 5), count_subsets(20, 15), count_subsets(1000, 50) > ENUMERATE_UP_TO
     (15504, 15504, True)
@@ -149,8 +146,7 @@ def count_subsets(size: int, budget: int) -> int:
 
 @lru_cache(maxsize=2)  # the largest table has 2e6 subsets of 10: 20 MB in bytes
 def subsets(size: int, budget: int) -> NDArray[Any]:
-    """(budget, n) every subset as one column of ascending ids, in the smallest integer type that
-    holds them.
+    """(budget, n) every subset as a column of ascending ids, in the smallest integer type for them.
 
     >>> subsets(4, 2).T.tolist()
     [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
@@ -188,8 +184,9 @@ def solve_exactly(problem: Balance, budget: int, rng: np.random.Generator) -> In
 def _worth_of_columns(
     problem: Balance, columns: NDArray[Any], budget: int, *, complement: bool
 ) -> Floats:
-    """Rows (offsets, weight, cost) added up id by id. ``take``, because an indexed copy of rows
-    is ten times slower.
+    """Rows (offsets, weight, cost) added up id by id.
+
+    With ``take``, because an indexed copy of rows is ten times slower.
     """
     rows = np.column_stack([problem.offsets, problem.weights, problem.cost])
     total = np.zeros((columns.shape[1], rows.shape[1]))
@@ -224,8 +221,9 @@ def build_greedily(problem: Balance, budget: int) -> Ints:
 
 
 def improve_by_swaps(problem: Balance, starts: Ints) -> Ints:
-    """(n, m) sets in, sets out that are no worse; the best of them cannot be bettered by exchanging
-    one client.
+    """(n, m) sets in, sets out that are no worse.
+
+    The best of them cannot be bettered by exchanging one client.
 
     Place by place, the client there goes for the best one outside if that helps; passes over the
     places are repeated until one changes nothing. All sets move at once, because one product of (n,

@@ -18,8 +18,9 @@ NAMED = 5  # this many names are spelled out in a message
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """How many examples of each label each client has. Clients without any stay in the table and
-    out of every figure.
+    """How many examples of each label each client has.
+
+    Clients without any stay in the table and out of every figure.
     """
 
     table: Ints  # (K, C)
@@ -43,8 +44,7 @@ class Counts:
 
 
 def check_numbers(values: NDArray[Any], where: str, name_of: Callable[[int], str]) -> Ints:
-    """Whole numbers of at least 0 as int64, or an error; ``name_of(i)`` says whose the i-th number
-    is.
+    """Whole numbers of at least 0 as int64, or an error; ``name_of(i)`` names the i-th number.
 
     >>> check_numbers(np.array([3.0, 1.5]), "a", lambda i: f"client {i}")  # doctest: +ELLIPSIS
     Traceback (most recent call last):

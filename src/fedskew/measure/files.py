@@ -1,5 +1,6 @@
-"""Open a table of label counts: CSV (also ``;``, tab or ``|`` between the columns, also gzipped) or
-Parquet.
+"""Open a table of label counts: CSV or Parquet.
+
+CSV also with ``;``, tab or ``|`` between the columns, also gzipped.
 
 Client and label names are kept as they are written: ``007`` stays ``007``. Nothing is guessed from
 the file's name.
@@ -21,9 +22,7 @@ Decide: TypeAlias = Callable[[Sequence[str]], Layout]
 
 
 def read_table(path: Path, decide: Decide) -> tuple[Any, Layout]:
-    """A pyarrow table with the columns that are needed; ``decide`` says from their names what
-    each one is.
-    """
+    """A pyarrow table with the columns that are needed; ``decide`` says which from their names."""
     _check_file(path)
     return _read_parquet(path, decide) if _magic(path) == b"PAR1" else _read_csv(path, decide)
 

@@ -1,5 +1,4 @@
-"""Who groups with whom, by each paper's own distance and clustering, and by the pair the user asks
-for.
+"""Who groups with whom, by each paper's distance and clustering, and by the user's pair.
 
 ====================  =========  ========  =============================================
 paper                 distance   cluster   what the number of groups is for
@@ -73,9 +72,7 @@ class Grouping:
 
     @property
     def at_edge(self) -> bool:
-        """Whether the number of groups is the largest one that was tried, though more would have
-        been possible.
-        """
+        """Whether as many groups as were tried at most are best, though more are possible."""
         curve = self.clustering.details.get("curve")
         if curve is None or "noise_fractions" in curve:
             return False
@@ -93,8 +90,7 @@ class Grouping:
 def rules_for(
     distance: str | None = None, clustering: str | None = None
 ) -> tuple[tuple[Rule, ...], int]:
-    """(the papers' rules and the user's pair if it is none of them, the position of the user's
-    pair).
+    """(the papers' rules and the user's pair if it is none of them, the position of that pair).
 
     >>> rules_for("hellinger", "optics")[1], rules_for("tv", "dbscan")[0][3].how
     (1, 'dbscan on tv')
@@ -109,8 +105,9 @@ def rules_for(
 def group(
     signal: Signal, rule: Rule, seed: int, options: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Grouping:
-    """Group the clients of a signal. ``options`` may hold a table for "distance" and one for
-    "clustering".
+    """Group the clients of a signal.
+
+    ``options`` may hold a table for "distance" and one for "clustering".
 
     The random stream is that of a run with the same seed, so ``measure`` and ``run`` find the same
     groups.

@@ -1,5 +1,4 @@
-"""Which columns hold what: long (client, label, count; a row per pair) or wide (client, then one
-column per label).
+"""Which columns hold what: long (a row per client and label) or wide (a column per label).
 
 A table whose columns could be either, or nearly carry the expected names, is refused with the
 nearest spelling: a misspelt ``lable`` column must not become a class.

@@ -76,8 +76,9 @@ def measure(
     eps: float = 1e-6,
     on_step: Callable[[str], None] = lambda text: None,
 ) -> Measurement:
-    """Measure a federation. ``options``: tables "signal", "distance", "clustering" as in a recipe,
-    for the chosen stages.
+    """Measure a federation.
+
+    ``options``: tables "signal", "distance", "clustering" as in a recipe, for the chosen stages.
 
     ``distance`` and ``clustering`` choose the grouping that sorts the figures; without either it is
     FedLECC's, or another one if that has too many clusters to be drawn. ``on_step`` is told what
@@ -121,9 +122,7 @@ def measure(
 
 
 def drawable(groupings: Sequence[Grouping], first: int) -> int:
-    """The position of the first grouping if its clusters can be told apart in a figure, else of
-    the best one that can.
-    """
+    """The grouping to draw, by position: the first if it can be told apart, else the best such."""
     readable = [i for i, found in enumerate(groupings) if 2 <= found.clustering.k <= MOST_DRAWN]
     if first in readable or not readable:
         return first
@@ -145,9 +144,7 @@ def signal_of(counts: Counts, use: str, options: Mapping[str, Any]) -> Signal:
 
 
 def seen_counts(signal: Signal) -> Floats:
-    """Counts as the server reconstructs them; a client of whom nothing is left but noise counts
-    as one example.
-    """
+    """Counts as the server reconstructs them; a client with nothing but noise is one example."""
     sizes = np.where(signal.num_examples > 0, signal.num_examples, 1.0)
     table: Floats = signal.rows * sizes[:, None]
     return table

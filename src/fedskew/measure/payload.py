@@ -1,6 +1,4 @@
-"""Measurements as plain values for JSON: numbers, texts, lists; what is not defined is null,
-never NaN.
-"""
+"""Measurements as plain values for JSON: numbers, texts, lists; what is not defined is null."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What noise on the label counts spoils: for each epsilon, how wrong the label mixes get and how
-many groups survive.
+"""What noise on label counts spoils: for each epsilon, wrong label mixes and lost groups.
 
 Every row repeats the release (:mod:`fedskew.signal.private`) and compares with the exact counts:
 total variation, presence of classes (METHODS 8.4), and the adjusted Rand index of each rule's
@@ -75,8 +74,9 @@ def privacy_table(
     seed: int = 0,
     on_step: Callable[[str], None] = lambda text: None,
 ) -> PrivacyTable:
-    """The table. ``options`` as in :func:`fedskew.measure.measure`; ``epsilon`` in [signal] is
-    ignored.
+    """The table.
+
+    ``options`` as in :func:`fedskew.measure.measure`; ``epsilon`` in [signal] is ignored.
     """
     if repeats < 1 or not epsilons:
         raise RecipeError(

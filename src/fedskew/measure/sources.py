@@ -42,8 +42,9 @@ def counts_of_data(
 
 
 def counts_of_run(folder: str | Path, *, progress: Progress | None = None) -> tuple[Counts, int]:
-    """(counts of the clients of a run, its seed): dealt again from its recipe, and checked
-    against what it recorded.
+    """(counts of the clients of a run, its seed).
+
+    They are dealt again from its recipe, and checked against what it recorded.
     """
     folder = Path(folder)
     try:

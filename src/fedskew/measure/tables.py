@@ -1,5 +1,6 @@
-"""Label counts from the rows of a file, long or wide. Ten million rows take seconds: everything
-is done column by column.
+"""Label counts from the rows of a file, long or wide.
+
+Ten million rows take seconds: everything is done column by column.
 """
 
 from __future__ import annotations
@@ -126,9 +127,7 @@ def _names(column: Any, path: Path, role: str) -> tuple[list[str], Ints]:
 
 
 def _numbers(column: Any, path: Path, name: str) -> NDArray[Any]:
-    """A column as numbers, missing ones as NaN; text is refused with the first value that is
-    none.
-    """
+    """A column as numbers, missing ones as NaN; text is refused with its first value."""
     pa = arrow(path)
     kinds = pa.types
     if not (

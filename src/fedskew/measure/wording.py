@@ -1,5 +1,4 @@
-"""The figures in plain words: how skewed this federation is, and what each paper's rule would do
-with it.
+"""The figures in plain words: how skewed a federation is, and what each paper's rule would do.
 
 The word for the skew comes from where HD lies between dealing at random (0 %) and one class per
 client (100 %, the ceiling of METHODS 1.7 for this many clients and classes). MNIST, 100 clients,

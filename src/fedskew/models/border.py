@@ -1,5 +1,4 @@
-"""What a model factory takes and gives, and the checks every family shares. Nothing here needs
-torch.
+"""What a model factory takes and gives, and the checks every family shares; without torch.
 
 ``shape`` is one raw example as the data package stores it: ``(H, W)`` or ``(H, W, C)`` an image,
 ``(d,)`` a table row, ``(L,)`` token ids. A table row and a token row look alike, so only the recipe
@@ -85,8 +84,9 @@ def check_sizes(where: str, **sizes: int | tuple[int, ...]) -> None:
 
 
 def check_memory(where: str, numbers: int, what: str) -> None:
-    """Refuse a table that training could not hold: itself, its gradient and two of an optimiser, in
-    the machine's memory.
+    """Refuse a table that training could not hold in the machine's memory.
+
+    That is the table itself, its gradient and two of an optimiser.
 
     >>> check_memory("model lstm", 10**12, "vocab x width")  # doctest: +ELLIPSIS
     Traceback (most recent call last):

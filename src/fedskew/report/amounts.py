@@ -1,6 +1,4 @@
-"""Numbers as people read them: shares with three digits, bytes, seconds and joules with a unit
-that fits.
-"""
+"""Numbers as people read them: shares with three digits, other amounts with a unit that fits."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The report while runs go on: the same page on this machine's loopback address, read from the run
-folders as they grow.
+"""The report while runs go on: the same page on the loopback address, read from run folders.
 
 Nothing is computed unless a browser asks, and then at most a tenth of the time, so that watching
 does not slow the runs down.
@@ -151,9 +150,7 @@ def _handler(watched: Watched) -> type[BaseHTTPRequestHandler]:
 
 @contextmanager
 def live_page(watched: Watched, say: Callable[[str], None]) -> Iterator[str]:
-    """Serve the page on a free loopback port as long as the block runs; ``say`` is told the
-    address.
-    """
+    """Serve the page on a free loopback port during the block; ``say`` gets the address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(watched))
     server.daemon_threads = True
     thread = threading.Thread(

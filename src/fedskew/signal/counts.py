@@ -10,8 +10,7 @@ from fedskew.types import Floats, Ints
 
 
 def check_counts(counts: ArrayLike, where: str = "signal") -> Ints:
-    """A (K, C) table of whole numbers >= 0, or an error that names the first offending client and
-    class.
+    """A (K, C) table of whole numbers >= 0, or an error that names the first bad client and class.
 
     >>> check_counts([[3, 0], [1, 2.0]]).tolist()
     [[3, 0], [1, 2]]
@@ -54,8 +53,9 @@ def _as_numbers(counts: ArrayLike, where: str) -> np.ndarray:
 
 
 def _faults(table: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """What can be wrong with a count, in the order it is looked for; comparisons with NaN are
-    False, so NaN comes first.
+    """What can be wrong with a count, in the order it is looked for.
+
+    Comparisons with NaN are False, so NaN comes first.
     """
     return [
         ("not a finite number", ~np.isfinite(table)),

@@ -1,6 +1,4 @@
-"""A rule playing in a world: its questions are answered, its choices checked, and it is told
-what it may learn from.
-"""
+"""A rule playing in a world: its questions are answered, its choices checked, results fed back."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ MAX_QUESTIONS = 8  # as in the loop
 
 @dataclass(frozen=True)
 class Played:
-    """One round of a rule: what it asked for, whom it chose, and the state the round left
-    behind.
-    """
+    """One round of a rule: what it asked for, whom it chose, and the state left behind."""
 
     round: int
     asks: tuple[Ask, ...]
@@ -81,9 +77,7 @@ def name_of(rule: Any) -> str:
 
 
 def expect(kept: object, where: str, what: str) -> None:
-    """Raise AssertionError if a promise is not kept (a plain assert would vanish under ``python
-    -O``).
-    """
+    """Raise AssertionError if a promise is not kept; an assert would vanish under ``-O``."""
     if not kept:
         raise AssertionError(f"{where}: {what}")
 
@@ -213,8 +207,9 @@ def _taught(stage: Stage, world: World, view: View, ids: Ints, memory: Any, wher
 
 
 def _feedback(world: World, rule: Stateful, view: View, ids: Ints, layer: str) -> Feedback:
-    """Of the clients that answered; where nobody reports, every other round nobody answers and
-    in the rest losses are nan.
+    """Of the clients that answered.
+
+    Where nobody reports, every other round nobody answers and in the rest losses are nan.
     """
     usable = world.usable_at(view.round)
     used = ids if world.reports == "none" and view.round % 2 else ids[usable[ids]]

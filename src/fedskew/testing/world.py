@@ -1,6 +1,4 @@
-"""Federations that do not exist: who is there, who answers, and every number a selection rule
-may see.
-"""
+"""Federations that do not exist: who is there, who answers, and all a selection rule may see."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Every client holds exactly ``classes_per_client`` classes; each class is split equally among its
-owners (METHODS 1.5).
+"""Every client holds ``classes_per_client`` classes; owners of a class share it (METHODS 1.5).
 
 The class-constrained partition CCDD(Φ) of BACSA (paper 001), which gives only the idea; the rule is
-``#label`` of NIID-Bench (Li et al., ICDE 2022). ``balanced_owners = True`` (our default) gives
-every class the same number of owners, up to one; False is NIID-Bench's draw: client i owns class i
-mod C and random others, so sizes differ more.
+``#label`` of NIID-Bench (Li et al., ICDE 2022). Each class is split equally among its owners.
+``balanced_owners = True`` (our default) gives every class the same number of owners, up to one;
+False is NIID-Bench's draw: client i owns class i mod C and random others, so sizes differ more.
 """
 
 from __future__ import annotations

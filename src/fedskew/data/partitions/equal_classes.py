@@ -1,5 +1,4 @@
-"""Every client holds the same number of examples, in equal parts from ``classes_per_client``
-classes (METHODS 1.6).
+"""Every client holds equally many examples of each of ``classes_per_client`` classes (METHODS 1.6).
 
 The setting of AFLS (paper 003): D examples per device, D / k of each of its k classes. ``owners =
 "balanced"`` gives every class the same number of owners, up to one: the only reading under which
@@ -30,9 +29,7 @@ def equal_classes(
     owners: Literal["balanced", "random"] = "balanced",
     size: int = 0,
 ) -> Partition:
-    """Equal sizes, equal parts of each class held. ``size``: examples per client, 0 = as many as
-    fit.
-    """
+    """Equal sizes, equal parts of each class held; ``size`` examples each, 0 = as many as fit."""
     where = "partition equal_classes"
     check(pool, clients, "equal_classes")
     check_classes(classes_per_client, pool.num_classes, where)

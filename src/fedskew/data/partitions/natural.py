@@ -27,8 +27,9 @@ def natural(
     rest: Literal["drop", "merge"] = "drop",
     min_size: int = 1,
 ) -> Partition:
-    """Clients from a column of the pool. Groups below ``min_size`` are dropped first; nothing is
-    random.
+    """Clients from a column of the pool.
+
+    Groups below ``min_size`` are dropped first; nothing is random.
     """
     where = "partition natural"
     if column not in pool.columns:

@@ -40,8 +40,9 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Several independent attempts. Kept class by class, as drawn: only the attempt that is used
-    becomes a (K, C) table.
+    """Several independent attempts.
+
+    They are kept class by class, as drawn: only the attempt that is used becomes a (K, C) table.
     """
 
     dealt: Floats  # (C, attempts, K) examples of the step-th class of each attempt's order
@@ -104,8 +105,7 @@ def log_gamma(shape: Floats, rng: np.random.Generator) -> Floats:
 
 
 def cut(logs: Floats, still_open: Bools, sizes: Ints) -> Floats:
-    """Cut ``sizes`` examples at floor(cumulative share * size), shares taken over the open clients
-    only.
+    """Cut ``sizes`` examples at floor(cumulative share * size), among the open clients only.
 
     >>> cut(np.log([[1.0, 1.0, 2.0]]), np.array([[True, False, True]]), np.array([10])).tolist()
     [[3.0, 0.0, 7.0]]
@@ -126,8 +126,7 @@ def cut(logs: Floats, still_open: Bools, sizes: Ints) -> Floats:
 
 
 def move(counts: Ints, min_size: int) -> tuple[Ints, int]:
-    """Fill every client up to ``min_size`` from the largest client's largest class, again and
-    again.
+    """Fill every client up to ``min_size`` from the largest client's largest class.
 
     >>> move(np.array([[0, 1], [9, 4]]), 3)
     (array([[2, 1],
@@ -164,9 +163,7 @@ def check_rule(rule: Rule) -> None:
 
 
 def _batch(tries: int, cells: int) -> int:
-    """1, 1, 2, 4, ... attempts at a time: the first try is usually good, and a thousand should
-    go fast.
-    """
+    """1, 1, 2, 4, ... attempts at a time: the first is usually good, a thousand should go fast."""
     return max(1, min(tries, MAX_BATCH, MAX_CELLS // cells))
 
 

@@ -1,5 +1,4 @@
-"""MNIST and Fashion-MNIST: 70,000 grey images of 28 x 28 pixels each, in the IDX files they were
-published in.
+"""MNIST and Fashion-MNIST: 70,000 grey images of 28 x 28 pixels each, in their IDX files.
 
 LeCun, Cortes, Burges, "The MNIST database of handwritten digits"; Xiao, Rasul, Vollgraf,
 "Fashion-MNIST" (2017). Whatever brought the arrays (a folder, a package, the hub), they are written

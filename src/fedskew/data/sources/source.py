@@ -53,8 +53,9 @@ class Hub:
 
 @dataclass(frozen=True)
 class Source:
-    """How to get one dataset. ``find`` lists its files in a folder (empty = not there), ``read``
-    turns them into a dataset.
+    """How to get one dataset.
+
+    ``find`` lists its files in a folder (empty = not there), ``read`` turns them into a dataset.
     """
 
     info: Info

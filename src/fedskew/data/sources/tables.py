@@ -70,8 +70,9 @@ def read_parquet(folder: Path, pattern: str, columns: tuple[str, ...]) -> tuple[
 
 
 def read_acsincome(folder: Path) -> Dataset:
-    """The ten folktables columns as raw codes; ``STATE`` and ``PUMA`` (made unique with its
-    state) name clients.
+    """The ten folktables columns as raw codes; ``STATE`` and ``PUMA`` name clients.
+
+    ``PUMA`` is made unique with its state.
     """
     path, table = read_parquet(
         folder, "acsincome*.parquet", ("STATE", "PUMA", "label", *ACS_FEATURES)

@@ -1,6 +1,7 @@
-"""Map of the clients: near means alike. Principal components of the square roots of the label
-proportions, so that straight distance on the full set of axes is the Hellinger distance (times the
-square root of two).
+"""Map of the clients: near means alike.
+
+Principal components of the square roots of the label proportions, so that straight distance on the
+full set of axes is the Hellinger distance (times the square root of two).
 """
 
 from __future__ import annotations
@@ -80,9 +81,7 @@ def _colours(labels: Ints, colours: list[str]) -> list[str]:
 
 
 def _draw_places(axes: Axes, places: Floats, labels: Ints, colours: list[str]) -> None:
-    """One marker per distinct place and cluster: clients with the same labels lie on top of each
-    other.
-    """
+    """One marker per distinct place and cluster: clients with the same labels share a place."""
     grid = np.column_stack([np.round(places / max(float(np.ptp(places)), 1e-12), 3), labels])
     _, first, sizes = np.unique(grid, axis=0, return_index=True, return_counts=True)
     marker = _markers(labels)[first]
@@ -104,17 +103,16 @@ def _draw_places(axes: Axes, places: Floats, labels: Ints, colours: list[str]) -
 
 
 def _markers(labels: Ints) -> NDArray[np.str_]:
-    """Circles for the first round through the palette, squares for the second, triangles for
-    what is grey.
-    """
+    """Circles for the first turn through the palette, then squares; triangles for what is grey."""
     _, named = cluster_colours(labels)
     shape = dict.fromkeys(named[: len(COLOURS)], "o") | dict.fromkeys(named[len(COLOURS) :], "s")
     return np.array([shape.get(cluster, "^") for cluster in labels.tolist()])
 
 
 def _draw_cells(axes: Axes, places: Floats, labels: Ints, colours: list[str]) -> None:
-    """Many clients: a dot per grid cell, larger for more clients (logarithmic), coloured by the
-    most frequent cluster.
+    """Many clients: a dot per grid cell, in the colour of its most frequent cluster.
+
+    Larger for more clients (logarithmic).
     """
     size = max(float(np.ptp(places, axis=0).max()), 1e-12) / CELLS
     cells, own = np.unique(np.floor(places / size).astype(np.int64), axis=0, return_inverse=True)

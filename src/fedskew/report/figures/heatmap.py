@@ -1,6 +1,4 @@
-"""Label heat map: a column per client, sorted by cluster; dark = much of the client's data has
-this label.
-"""
+"""Label heat map: a column per client, sorted by cluster; dark = much of its data has the label."""
 
 from __future__ import annotations
 
@@ -43,8 +41,9 @@ class Bands:
 
 
 def sort_clients(rows: Floats, labels: Ints) -> Ints:
-    """Positions of the clients: clusters by their main label, clients in a cluster by theirs and
-    how much they have of it.
+    """Positions of the clients: clusters by their main label, clients in a cluster by theirs.
+
+    Then by how much they have of it.
 
     >>> sort_clients(np.array([[0, 1.0], [1, 0], [0.4, 0.6]]), np.array([0, 1, 0]))
     array([1, 0, 2])
@@ -60,8 +59,9 @@ def sort_clients(rows: Floats, labels: Ints) -> Ints:
 
 
 def make_bands(rows: Floats, labels: Ints, most: int = MOST_BANDS) -> Bands:
-    """Rows and labels in sorted order cut into at most about ``most`` bands; no band crosses a
-    cluster if that is possible.
+    """Rows and labels in sorted order cut into at most about ``most`` bands.
+
+    No band crosses a cluster if that is possible.
     """
     starts = np.flatnonzero(np.diff(labels, prepend=labels[0] - 1))
     cluster_edges = np.append(starts, len(labels))
@@ -114,9 +114,7 @@ def draw_heatmap(found: Measurement) -> Figure:
 
 
 def _top(bands: Bands) -> float:
-    """The darkest colour: the largest share shown, in tenths, so that pale federations can be
-    read too.
-    """
+    """The darkest colour: the largest share shown, in tenths; so pale figures can be read too."""
     return float(np.ceil(np.round(bands.rows.max() * 10, 6)) / 10)
 
 

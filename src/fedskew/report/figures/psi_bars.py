@@ -1,5 +1,4 @@
-"""Which labels make the skew: each label's part of WPSI, from clients that have it and from clients
-that lack it.
+"""Which labels make the skew: their parts of WPSI, from clients that have or lack them.
 
 PSI is mostly about absent classes (METHODS 2.11), and the two halves of a bar show it.
 """
@@ -22,8 +21,9 @@ MOST_BARS = 40
 
 
 def halves(found: Measurement) -> tuple[Floats, Floats]:
-    """(C,) parts of WPSI from clients that have the label, and from clients that lack it;
-    together WPSI.
+    """(C,) parts of WPSI from clients that have the label, and from those that lack it.
+
+    Together they are WPSI.
     """
     table = found.counts.table[found.counts.table.sum(axis=1) > 0]
     sizes = table.sum(axis=1).astype(np.float64)

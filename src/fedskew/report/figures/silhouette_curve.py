@@ -21,8 +21,9 @@ SIZES = (11, 9, 6, 5)  # equal choices lie on top of each other and stay visible
 
 
 def draw_silhouette(found: Measurement) -> Figure:
-    """A line per rule (points where a rule tries parameters rather than numbers of clusters), a
-    large marker at its choice.
+    """A line per rule, a large marker at its choice.
+
+    Points where a rule tries parameters rather than numbers of clusters.
     """
     figure = new_figure(7.0, 3.6)
     axes = figure.subplots()
@@ -55,9 +56,7 @@ def draw_silhouette(found: Measurement) -> Figure:
 
 
 def best_by_count(grouping: Grouping) -> tuple[Ints, Floats]:
-    """The numbers of clusters a rule tried and the best silhouette of each; empty if it tried
-    none.
-    """
+    """The numbers of clusters a rule tried and the best silhouette of each; empty if none."""
     curve = grouping.clustering.details.get("curve")
     if curve is None:
         return np.empty(0, np.int64), np.empty(0)

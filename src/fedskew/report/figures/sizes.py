@@ -27,8 +27,9 @@ MOST_BINS = 40
 
 
 def size_bins(sizes: Floats) -> tuple[Floats, bool]:
-    """(edges, whether they are logarithmic); edges lie between whole numbers, so that no bin is
-    empty by construction.
+    """(edges, whether they are logarithmic).
+
+    Edges lie between whole numbers, so that no bin is empty by construction.
 
     >>> size_bins(np.array([3.0, 3.0]))
     (array([2.5, 3.5]), False)

@@ -1,6 +1,4 @@
-"""The federation card: skew figures, label heat map, map of the clients, and the order in which
-clients are drawn.
-"""
+"""The federation card: skew figures, label heat map, map of the clients, order of the clients."""
 
 from __future__ import annotations
 
@@ -45,8 +43,9 @@ class Groups:
     cards: dict[int, dict[str, Any] | None] = field(default_factory=dict)
 
     def of(self, history: History) -> Grouping | None:
-        """FedLECC's groups of a run's clients (Clust-PSI-PFL's above a few thousand clients);
-        None without label counts.
+        """FedLECC's groups of a run's clients; None without label counts.
+
+        Above a few thousand clients Clust-PSI-PFL's.
         """
         if history.seed not in self._found:
             counts = (

@@ -53,8 +53,7 @@ def page_html(payload: Mapping[str, Any]) -> str:
 
 
 def embedded(payload: Mapping[str, Any]) -> str:
-    """JSON that can stand inside a script element: no text in it can end the element or begin a
-    comment.
+    """JSON for a script element: no text in it can end the element or begin a comment.
 
     >>> embedded({"name": "<!--<script>"})
     '{"name":"\\\\u003c!--\\\\u003cscript>"}'

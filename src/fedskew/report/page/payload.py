@@ -1,6 +1,4 @@
-"""What the page shows, as plain values: the federation, every method's runs, the table, the
-commands.
-"""
+"""What the page shows, as plain values: the federation, every method's runs, table, commands."""
 
 from __future__ import annotations
 
@@ -44,8 +42,9 @@ def payload_of(
     live: bool = False,
     groups: Groups | None = None,
 ) -> dict[str, Any]:
-    """All of a report. ``live``: the page asks for newer values while the runs go on; ``groups``
-    are kept in between.
+    """All of a report.
+
+    ``live``: the page asks for newer values while the runs go on; ``groups`` are kept in between.
     """
     histories = [history for entry in comparison.entries for history in entry.histories]
     groups = groups or Groups()

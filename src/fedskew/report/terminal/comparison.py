@@ -1,5 +1,6 @@
-"""A comparison in the terminal: what accuracy, then at what cost, methods down the side. Names
-are text, never markup.
+"""A comparison in the terminal: what accuracy, then at what cost, methods down the side.
+
+Names are text, never markup.
 """
 
 from __future__ import annotations
@@ -51,8 +52,9 @@ def show_comparison(found: ComparisonTable, console: Console) -> None:
 
 
 def shown_metrics(found: ComparisonTable) -> list[Metric]:
-    """Metrics without a column that only repeats another: at equal rounds all is as in the end,
-    if all played as many.
+    """Metrics without a column that only repeats another.
+
+    At equal rounds all is as in the end, if all played as many.
     """
     same = all(row.values["at_budget"] == row.values["final"] for row in found.rows)
     return [m for m in found.metrics if not (m.key == "at_budget" and same)]

@@ -60,9 +60,7 @@ def show_privacy(table: PrivacyTable, console: Console) -> None:
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
-    """A line of text, names in it taken literally; not broken up when it goes into a file or a
-    pipe.
-    """
+    """A line of text, names in it taken literally; not broken up in a file or a pipe."""
     console.print(
         text, style=style, markup=False, highlight=False, soft_wrap=not console.is_terminal
     )

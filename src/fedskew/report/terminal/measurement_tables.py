@@ -1,5 +1,6 @@
-"""Measurements as tables in the terminal. Names from files are shown as text, never read as
-markup.
+"""Measurements as tables in the terminal.
+
+Names from files are shown as text, never read as markup.
 """
 
 from __future__ import annotations
@@ -124,9 +125,7 @@ def group_notes(found: Measurement) -> list[str]:
 
 
 def noise_table(table: PrivacyTable) -> Table:
-    """Total variation, presence of classes and surviving groups against epsilon; narrow enough
-    for 80 columns.
-    """
+    """Total variation, presence of classes and surviving groups by epsilon; for 80 columns."""
     out = Table(show_edge=False, pad_edge=False, box=None, header_style="bold")
     for head in ("ε", "total variation", "recall", "precision", "HD\nseen"):
         out.add_column(head, justify="right", min_width=11 if head == "total variation" else None)
