@@ -24,6 +24,7 @@ if not CHROMIUM or not DRIVER:
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "unit" / "show"))
 
+from page_parts import ids_of_drawings  # noqa: E402
 from played import write_run  # noqa: E402
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
@@ -47,7 +48,7 @@ FLAGS = (
 )
 # files from one page without being asked
 SEVERAL = {"profile.default_content_setting_values.automatic_downloads": 1}
-FIGURES = ("curves", "labels", "map", "chosen", "plan", "ecdf", "ledger")
+FIGURES = ids_of_drawings()
 NASTY = '<img src="http://127.0.0.1:9/x" onerror="document.title=\'owned\'">'
 
 
@@ -150,6 +151,39 @@ def test_every_figure_is_drawn_and_no_request_leaves(opened, page):
         opened.execute_script("return document.querySelectorAll('#table tbody tr').length") == 9
     )  # three methods in three tables
     assert set(asked_for(opened)) == {page}
+
+
+NEW_FIGURE = """
+const dotFigure = {
+  id: "dot",
+  title: "A new figure",
+  link: "Dot",
+  needs: ["methods.runs.series"],
+  hint: () => "One dot.",
+  draw: (width) => ({
+    svg: canvas(width, 60, sv("circle", { cx: 30, cy: 30, r: 9 })),
+    hover: () => ({ lines: ["the dot"] }),
+  }),
+  csv: () => [["x", "y"], [30, 30]],
+};
+const absentFigure = { ...dotFigure, id: "absent", needs: ["federation.nothing"] };
+const FIGURES = [
+  dotFigure,
+  absentFigure,
+"""
+
+
+def test_a_new_figure_needs_one_place_only(browser, page, tmp_path):
+    text = (Path(page.removeprefix("file://"))).read_text(encoding="utf8")
+    assert text.count("const FIGURES = [\n") == 1
+    (tmp_path / "new.html").write_text(text.replace("const FIGURES = [\n", NEW_FIGURE))
+    browser.get((tmp_path / "new.html").as_uri())
+    assert browser.execute_script("return document.documentElement.dataset.ready") == "yes"
+    assert browser.find_element(By.CSS_SELECTOR, "#contents li").text == "Dot"
+    assert browser.find_element(By.CSS_SELECTOR, "main section:first-child h2").text
+    assert hover(browser, "dot") == "the dot"
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#dot .tools button")) == 2
+    assert browser.find_elements(By.ID, "absent") == []  # the data has nothing for it
 
 
 def test_markup_in_names_is_text(opened):
