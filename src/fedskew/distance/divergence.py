@@ -71,7 +71,8 @@ def js_div_pairwise(rows: Floats, *, unit: Unit = "nats") -> Floats:
     """
     square = np.zeros((len(rows), len(rows)))
     for block in _blocks(rows):
-        one, other = rows[block, None, :], rows[None, block.start :, :]
+        one = rows[block, None, :]
+        other = rows[None, block.start :, :]
         middle = (one + other) / 2
         part = (scipy.special.rel_entr(one, middle) + scipy.special.rel_entr(other, middle)).sum(
             axis=2

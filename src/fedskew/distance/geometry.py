@@ -67,7 +67,8 @@ def describe(
 
     ``squared`` says that the squared Euclidean distance of the points is the metric.
     """
-    rows, known = known_rows(signal), signal.known
+    rows = known_rows(signal)
+    known = signal.known
     exact = len(known) <= EXACT_PAIRWISE_LIMIT
     if not exact and points is None:
         raise SignalError(

@@ -78,8 +78,9 @@ def skew_figures(counts: ArrayLike, *, eps: float = 1e-6) -> SkewFigures:
         raise SignalError(
             "skew", "no client has any examples", "Give at least one client with a count above zero"
         )
-    rows, weights = table[known] / sizes[known, None], sizes[known]
-    held = np.count_nonzero(table, axis=1)
+    rows = table[known] / sizes[known, None]
+    weights = sizes[known]
+    num_held = np.count_nonzero(table, axis=1)
     terms = psi_terms(rows, weights, eps=eps)
     per_client = np.full(len(table), np.nan)
     per_client[known] = terms.sum(axis=1)
@@ -100,12 +101,12 @@ def skew_figures(counts: ArrayLike, *, eps: float = 1e-6) -> SkewFigures:
         size_min=float(weights.min()),
         size_median=float(np.median(weights)),
         size_max=float(weights.max()),
-        classes_min=int(held[known].min()),
-        classes_mean=float(held[known].mean()),
-        classes_max=int(held[known].max()),
+        classes_min=int(num_held[known].min()),
+        classes_mean=float(num_held[known].mean()),
+        classes_max=int(num_held[known].max()),
         psi_per_client=frozen(per_client),
         psi_per_class=frozen(per_class),
-        classes_per_client=frozen(held, np.int64),
+        classes_per_client=frozen(num_held, np.int64),
     )
 
 
@@ -204,7 +205,8 @@ def gini(sizes: ArrayLike) -> float:
     (0.0, 0.75)
     """
     ascending = np.sort(np.asarray(sizes, np.float64))
-    num, total = len(ascending), float(ascending.sum())
+    num = len(ascending)
+    total = float(ascending.sum())
     if total == 0:
         return 0.0
     return float(np.arange(1 - num, num, 2) @ ascending) / (num * total)

@@ -115,16 +115,16 @@ def solve(
     """
     if not 0 < budget < problem.size:
         return np.arange(min(max(budget, 0), problem.size))
-    few = count_subsets(problem.size, budget) <= ENUMERATE_UP_TO
-    if solver == "enumerate" and not few:
+    can_enumerate = count_subsets(problem.size, budget) <= ENUMERATE_UP_TO
+    if solver == "enumerate" and not can_enumerate:
         what = f"{budget} of {problem.size} clients have more than {ENUMERATE_UP_TO:,} subsets"
         raise RunError(where, what, "Use solver = 'swap', or 'auto'")
-    if few and solver != "swap":
+    if can_enumerate and solver != "swap":
         return solve_exactly(problem, budget, rng)
     starts = [build_greedily(problem, budget)]
     starts += [rng.choice(problem.size, budget, replace=False) for _ in range(restarts)]
-    found = improve_by_swaps(problem, np.stack(starts))
-    return np.sort(found[int(np.argmin(evaluate(problem, found)))])
+    sets = improve_by_swaps(problem, np.stack(starts))
+    return np.sort(sets[int(np.argmin(evaluate(problem, sets)))])
 
 
 # ---------------------------------------------------------------- every subset
@@ -202,9 +202,11 @@ def _worth_of_columns(
 
 def build_greedily(problem: Balance, budget: int) -> Ints:
     """Add the client that leaves the best set, ``budget`` times. Ties go to the lower id."""
-    squares, total = np.square(problem.offsets).sum(axis=1), np.zeros(problem.offsets.shape[1])
+    squares = np.square(problem.offsets).sum(axis=1)
+    total = np.zeros(problem.offsets.shape[1])
     mass = paid = 0.0
-    taken, chosen = np.zeros(problem.size), np.empty(budget, np.int64)
+    taken = np.zeros(problem.size)
+    chosen = np.empty(budget, np.int64)
     for place in range(budget):
         spread = (squares + 2 * (problem.offsets @ total) + total @ total) / np.square(
             mass + problem.weights
@@ -212,11 +214,9 @@ def build_greedily(problem: Balance, budget: int) -> Ints:
         worth = problem.scale * spread + (paid + problem.cost) / (place + 1) + taken
         best = chosen[place] = int(np.argmin(worth))
         taken[best] = np.inf
-        total, mass, paid = (
-            total + problem.offsets[best],
-            mass + problem.weights[best],
-            paid + problem.cost[best],
-        )
+        total = total + problem.offsets[best]
+        mass = mass + problem.weights[best]
+        paid = paid + problem.cost[best]
     return chosen
 
 
@@ -230,7 +230,8 @@ def improve_by_swaps(problem: Balance, starts: Ints) -> Ints:
     C) and (C, K) is much cheaper than n small ones. After every pass the worse half stops: a set
     that is behind rarely wins (METHODS 4.8 wants restarts, not patience).
     """
-    sets, moving = starts.copy(), np.arange(len(starts))
+    sets = starts.copy()
+    moving = np.arange(len(starts))
     for _ in range(MAX_PASSES):
         sets[moving], worth, changed = _pass(problem, sets[moving])
         leading = np.argsort(worth, kind="stable")[: (len(moving) + 1) // 2]
@@ -247,9 +248,12 @@ def _pass(problem: Balance, sets: Ints) -> tuple[Ints, Floats, Bools]:
     of every set is one product with two columns more. Written for few calls: at K = 1,000 a call
     costs as much as its arithmetic.
     """
-    index, budget, classes = np.arange(len(sets)), sets.shape[1], problem.offsets.shape[1]
+    index = np.arange(len(sets))
+    budget = sets.shape[1]
+    classes = problem.offsets.shape[1]
     rows = np.column_stack([problem.offsets, problem.weights, problem.cost / budget])
-    total, changed = rows[sets].sum(axis=1), np.zeros(len(sets), np.bool_)
+    total = rows[sets].sum(axis=1)
+    changed = np.zeros(len(sets), np.bool_)
     now = _worth(problem, total[:, :classes], total[:, classes], total[:, -1])
     joining = np.tile(rows[:, -1], (len(sets), 1))  # what a newcomer pays; infinite for members
     joining[index[:, None], sets] = np.inf
@@ -258,12 +262,13 @@ def _pass(problem: Balance, sets: Ints) -> tuple[Ints, Floats, Bools]:
     equal = bool((problem.weights == problem.weights[0]).all())
     if equal:  # every set then weighs the same
         columns /= np.square(budget * problem.weights[0])
-    left, worth = np.ones((len(sets), classes + 2)), np.empty((len(sets), problem.size))
+    left_factor = np.ones((len(sets), classes + 2))
+    worth = np.empty((len(sets), problem.size))
     for place in range(budget):
         rest = total - rows[sets[:, place]]
-        sums = left[:, :classes] = rest[:, :classes]
-        left[:, -1] = np.einsum("nc,nc->n", sums, sums)
-        np.matmul(left, columns, out=worth)
+        sums = left_factor[:, :classes] = rest[:, :classes]
+        left_factor[:, -1] = np.einsum("nc,nc->n", sums, sums)
+        np.matmul(left_factor, columns, out=worth)
         if not equal:
             worth /= np.square(rest[:, classes, None] + problem.weights)
         worth += joining
@@ -271,8 +276,12 @@ def _pass(problem: Balance, sets: Ints) -> tuple[Ints, Floats, Bools]:
         then = worth[index, into] + rest[:, -1]
         better = np.flatnonzero(then < now - np.maximum(TIE, GAIN * np.abs(now)))
         if len(better):
-            gone, come = sets[better, place], into[better]
-            total[better], now[better] = rest[better] + rows[come], then[better]
-            joining[better, gone], joining[better, come] = rows[gone, -1], np.inf
-            sets[better, place], changed[better] = come, True
+            leavers = sets[better, place]
+            newcomers = into[better]
+            total[better] = rest[better] + rows[newcomers]
+            now[better] = then[better]
+            joining[better, leavers] = rows[leavers, -1]
+            joining[better, newcomers] = np.inf
+            sets[better, place] = newcomers
+            changed[better] = True
     return sets, now, changed

@@ -67,14 +67,14 @@ def _read_csv(path: Path, decide: Decide) -> tuple[Any, Layout]:
     columns, delimiter = _header(path)
     layout = decide(columns)
     names = [name for name in (layout.client, layout.label) if name is not None]
-    wanted = [name for name in columns if name not in layout.ignored]
+    needed = [name for name in columns if name not in layout.ignored]
     try:
         with pa.input_stream(path, compression="gzip" if _is_gzip(path) else None) as stream:
             table = pa.csv.read_csv(
                 stream,
                 parse_options=pa.csv.ParseOptions(delimiter=delimiter),
                 convert_options=pa.csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()), include_columns=wanted
+                    column_types=dict.fromkeys(names, pa.string()), include_columns=needed
                 ),
             )
     except (pa.ArrowException, OSError, ValueError) as error:

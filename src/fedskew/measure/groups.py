@@ -112,14 +112,17 @@ def group(
     The random stream is that of a run with the same seed, so ``measure`` and ``run`` find the same
     groups.
     """
-    given = options or {}
+    tables = options or {}
     start = time.perf_counter()
-    measure_distance, cluster = find("distance", rule.distance), find("clustering", rule.clustering)
-    near = check_options(
-        "distance", stage_options("distance", measure_distance), given.get("distance", {})
+    measure_distance = find("distance", rule.distance)
+    cluster = find("clustering", rule.clustering)
+    distance_options = check_options(
+        "distance", stage_options("distance", measure_distance), tables.get("distance", {})
     )
-    how = check_options(
-        "clustering", stage_options("clustering", cluster), given.get("clustering", {})
+    clustering_options = check_options(
+        "clustering", stage_options("clustering", cluster), tables.get("clustering", {})
     )
-    found = cluster(measure_distance(signal, **near), stream(seed, "cluster"), **how)
-    return Grouping(rule, found, time.perf_counter() - start)
+    clustering = cluster(
+        measure_distance(signal, **distance_options), stream(seed, "cluster"), **clustering_options
+    )
+    return Grouping(rule, clustering, time.perf_counter() - start)

@@ -79,24 +79,29 @@ def group_word(silhouette: float | None) -> str:
     )
 
 
-def verdict(found: Measurement) -> str:
+def verdict(measurement: Measurement) -> str:
     """Two sentences: how skewed, and what each paper's rule would do."""
-    if found.num_active < 2:
+    if measurement.num_active < 2:
         return (
             "There is one client with examples: no federation, and nothing to compare or to group."
         )
-    if found.figures.num_classes < 2:
+    if measurement.figures.num_classes < 2:
         return "All examples have the same label: there is no label skew, and nothing to group."
-    rules = (_afls(found), _clust_psi(found), _fedlecc(found), _similarity(found))
-    return f"{_how_skewed(found)} {'; '.join(rules)}."
+    rules = (
+        _afls(measurement),
+        _clust_psi(measurement),
+        _fedlecc(measurement),
+        _similarity(measurement),
+    )
+    return f"{_how_skewed(measurement)} {'; '.join(rules)}."
 
 
-def _how_skewed(found: Measurement) -> str:
-    figures = found.figures
-    share = skew_share(figures.hd, found.hd_ceiling, found.hd_chance)
-    size = f"{plural(found.num_active, 'client')} and {plural(figures.num_classes, 'class')}"
-    chance = f"dealing at random ({found.hd_chance:.3f})"
-    ceiling = f"one class per client ({found.hd_ceiling:.3f}, the ceiling for {size})"
+def _how_skewed(measurement: Measurement) -> str:
+    figures = measurement.figures
+    share = skew_share(figures.hd, measurement.hd_ceiling, measurement.hd_chance)
+    size = f"{plural(measurement.num_active, 'client')} and {plural(figures.num_classes, 'class')}"
+    chance = f"dealing at random ({measurement.hd_chance:.3f})"
+    ceiling = f"one class per client ({measurement.hd_ceiling:.3f}, the ceiling for {size})"
     place = "with no room" if share is None else f"{100 * share:.0f} % of the way"
     return (
         f"This federation is {skew_word(share)}: "
@@ -104,31 +109,31 @@ def _how_skewed(found: Measurement) -> str:
     )
 
 
-def _afls(found: Measurement) -> str:
-    held = plural(found.omega_classes, "class")
+def _afls(measurement: Measurement) -> str:
+    classes = plural(measurement.omega_classes, "class")
     sign, does, why = (
         (">=", "sequentially", "reaches")
-        if found.sequential
+        if measurement.sequential
         else ("<", "in parallel", "stays below")
     )
     return (
-        f"AFLS would train {does}, because omega {why} that of clients with {held} each "
-        f"({found.seen.omega:.3f} {sign} {found.omega_threshold:.3f})"
+        f"AFLS would train {does}, because omega {why} that of clients with {classes} each "
+        f"({measurement.seen.omega:.3f} {sign} {measurement.omega_threshold:.3f})"
     )
 
 
-def _clust_psi(found: Measurement) -> str:
-    grouping = found.grouping("clust_psi_pfl")
+def _clust_psi(measurement: Measurement) -> str:
+    grouping = measurement.grouping("clust_psi_pfl")
     if grouping.clustering.k == 1:
         return "Clust-PSI-PFL would keep one model for all (τ = 1)"
     tau = grouping.clustering.k
     return f"Clust-PSI-PFL would train {tau} models (τ = {tau} by PSI, {_quality(grouping)})"
 
 
-def _fedlecc(found: Measurement) -> str:
-    grouping = found.grouping("fedlecc")
+def _fedlecc(measurement: Measurement) -> str:
+    grouping = measurement.grouping("fedlecc")
     noise = (
-        f", {grouping.num_noise:,} of {found.num_active:,} clients being noise"
+        f", {grouping.num_noise:,} of {measurement.num_active:,} clients being noise"
         if grouping.num_noise
         else ""
     )
@@ -145,8 +150,8 @@ def _fedlecc(found: Measurement) -> str:
     )
 
 
-def _similarity(found: Measurement) -> str:
-    grouping = found.grouping("similarity")
+def _similarity(measurement: Measurement) -> str:
+    grouping = measurement.grouping("similarity")
     if grouping.clustering.k == 1:
         return "the similarity study would train one client a round (c = 1)"
     return (

@@ -25,11 +25,11 @@ def check_counts(counts: ArrayLike, where: str = "signal") -> Ints:
             f"label counts have shape {table.shape}",
             "Give one row per client and one column per class",
         )
-    for what, bad in _faults(table):
+    for fault, bad in _faults(table):
         if bad.any():
             client, label = (int(i) for i in np.unravel_index(int(bad.argmax()), table.shape))
-            found = f"client {client}, class {label}: the count is {what} ({table[client, label]})"
-            raise SignalError(where, found, "Counts are whole numbers, 0 or more")
+            what = f"client {client}, class {label}: the count is {fault} ({table[client, label]})"
+            raise SignalError(where, what, "Counts are whole numbers, 0 or more")
     return table.astype(np.int64)
 
 

@@ -50,15 +50,15 @@ def estimated(
         else updates.bias - updates.received_bias
     )
     rows: Floats = np.full(updates.weight.shape[:2], 1 / updates.weight.shape[1])
-    seen = updates.answered
-    if seen.any():
-        rows[seen] = estimate(
-            weight[seen],
-            None if bias is None else bias[seen],
+    answered = updates.answered
+    if answered.any():
+        rows[answered] = estimate(
+            weight[answered],
+            None if bias is None else bias[answered],
             method=chosen,
             lr=lr,
-            steps=updates.steps[seen],
-            confusion=None if updates.confusion is None else updates.confusion[seen],
+            steps=updates.steps[answered],
+            confusion=None if updates.confusion is None else updates.confusion[answered],
         )
     known = updates.num_examples > 0
     sizes = updates.num_examples.astype(np.float64)

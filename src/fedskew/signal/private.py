@@ -108,15 +108,11 @@ def _measurement(
         )
     dp = _opendp()
     if mechanism == "laplace":
-        space, distance = (
-            (dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l1_distance(T=float)),
-            float(sensitivity),
-        )
+        space = (dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l1_distance(T=float))
+        distance = float(sensitivity)
     else:
-        space, distance = (
-            (dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")),
-            sensitivity,
-        )
+        space = (dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64"))
+        distance = sensitivity
     scale = sensitivity / epsilon
     # on integers this is the geometric mechanism
     measurement = dp.m.make_laplace(*space, scale=scale)

@@ -58,7 +58,8 @@ def estimation_quality(
             f"client {int((sizes <= 0).argmax())} has no examples",
             "Leave it out of the comparison",
         )
-    has, called = p > 0, q >= 0.5 / p.shape[1]
+    has = p > 0
+    called = q >= 0.5 / p.shape[1]
     error = np.abs(p - q)
     return EstimationQuality(
         total_variation=float(error.sum(axis=1).mean() / 2),

@@ -11,7 +11,7 @@ import numpy as np
 from fedskew.distance import skew_figures
 from fedskew.errors import FedskewError
 from fedskew.experiment.history import History
-from fedskew.measure.counts import Counts, settle
+from fedskew.measure.counts import Counts, drop_unused_labels
 from fedskew.measure.groups import PAPER_RULES, Grouping, group
 from fedskew.measure.measurement import Measurement, measure, signal_of
 from fedskew.measure.sources import counts_of_run
@@ -118,7 +118,9 @@ def _card(history: History, groups: Groups) -> dict[str, Any] | None:
 
 def _counts(history: History) -> Counts | None:
     if history.counts is not None:
-        return settle(Counts(history.counts, history.client_names, history.class_names, "run"))
+        return drop_unused_labels(
+            Counts(history.counts, history.client_names, history.class_names, "run")
+        )
     try:  # folders written by earlier versions keep no counts: deal the data again
         return counts_of_run(history.folder)[0] if history.folder is not None else None
     except FedskewError:
