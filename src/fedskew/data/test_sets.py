@@ -51,11 +51,14 @@ def match(test_labels: Ints, counts: Ints, rng: np.random.Generator) -> Partitio
     >>> match(np.array([0, 0, 0, 1]), counts, np.random.default_rng(0)).sizes.tolist()
     [2, 2]
     """
-    pool, dealt = Pool(test_labels, counts.shape[1]), np.zeros_like(counts)
+    pool = Pool(test_labels, counts.shape[1])
+    dealt = np.zeros_like(counts)
     for label, size in enumerate(pool.class_sizes.tolist()):
-        held = counts[:, label]
-        if held.any():
-            dealt[:, label] = largest_remainder(held * (size / held.sum()), size, rng)
+        class_counts = counts[:, label]
+        if class_counts.any():
+            dealt[:, label] = largest_remainder(
+                class_counts * (size / class_counts.sum()), size, rng
+            )
     return deal(pool, dealt, rng)
 
 

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from ..types import Ints
 from .dataset import CHUNK_ROWS
 
-PADDING, UNKNOWN, FIRST_WORD = 0, 1, 2
+PADDING = 0
+UNKNOWN = 1
+FIRST_WORD = 2
 _TOKEN = re.compile(r"(?P<url>https?://\S+|www\.\S+)|(?P<user>@\w+)|[^\W_]+(?:['’][^\W_]+)?")
 
 
@@ -82,6 +84,6 @@ def encode(
     """
     ids = np.zeros((len(documents), length), np.int32)
     for row, words in zip(ids, documents, strict=True):
-        found = [vocabulary.get(word, UNKNOWN) for word in words[:length]] or [UNKNOWN]
-        row[: len(found)] = found
+        word_ids = [vocabulary.get(word, UNKNOWN) for word in words[:length]] or [UNKNOWN]
+        row[: len(word_ids)] = word_ids
     return ids

@@ -177,7 +177,9 @@ def _plain(
     layers: list[nn.Module] = [ChannelsLast()]
     for size, pool in zip(channels, pools, strict=True):
         layers.append(nn.Conv2d(depth, size, kernel, padding=edge))
-        height, width, depth = height - lost, width - lost, size
+        height -= lost
+        width -= lost
+        depth = size
         if pool:
             layers.append(nn.MaxPool2d(2))
             height, width = height // 2, width // 2

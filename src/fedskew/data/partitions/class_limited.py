@@ -25,7 +25,8 @@ def class_limited(
     balanced_owners: bool = True,
 ) -> Partition:
     """Exactly ``classes_per_client`` classes for every client."""
-    where, num_classes = "partition class_limited", pool.num_classes
+    where = "partition class_limited"
+    num_classes = pool.num_classes
     check(pool, clients, "class_limited")
     check_classes(classes_per_client, num_classes, where)
     needed = -(-num_classes // classes_per_client) if balanced_owners else num_classes

@@ -43,8 +43,8 @@ def equal_classes(
         table = balanced(clients, pool.num_classes, classes_per_client, rng)
     else:
         table = scattered(clients, pool.num_classes, classes_per_client, rng, anchored=False)
-    owned = table.sum(axis=0)
-    most = int((pool.class_sizes[owned > 0] // owned[owned > 0]).min())
+    num_owners = table.sum(axis=0)
+    most = int((pool.class_sizes[num_owners > 0] // num_owners[num_owners > 0]).min())
     each = size // classes_per_client or most
     if not 0 < each <= most:
         what = f"a client can hold {most} examples of each class, {each} are asked for"

@@ -69,10 +69,10 @@ def _separate(hands: Ints, num_classes: int, rng: np.random.Generator) -> bool:
     False: not within the sweeps allowed.
     """
     clients, width = hands.shape
-    held = np.zeros((clients, num_classes), np.int64)
-    np.add.at(held, (np.repeat(np.arange(clients), width), hands.ravel()), 1)
+    num_held = np.zeros((clients, num_classes), np.int64)
+    np.add.at(num_held, (np.repeat(np.arange(clients), width), hands.ravel()), 1)
     for _ in range(MAX_SWEEPS):
-        doubled = np.argwhere(np.take_along_axis(held, hands, axis=1) > 1)
+        doubled = np.argwhere(np.take_along_axis(num_held, hands, axis=1) > 1)
         if not len(doubled):
             return True
         partners = np.stack(
@@ -81,12 +81,12 @@ def _separate(hands: Ints, num_classes: int, rng: np.random.Generator) -> bool:
         )
         for (i, a), (j, b) in zip(doubled.tolist(), partners.tolist(), strict=True):
             mine, other = hands[i, a], hands[j, b]
-            if held[i, mine] > 1 and not held[i, other] and not held[j, mine]:
+            if num_held[i, mine] > 1 and not num_held[i, other] and not num_held[j, mine]:
                 hands[i, a], hands[j, b] = other, mine
-                held[i, mine] -= 1
-                held[j, mine] += 1
-                held[j, other] -= 1
-                held[i, other] += 1
+                num_held[i, mine] -= 1
+                num_held[j, mine] += 1
+                num_held[j, other] -= 1
+                num_held[i, other] += 1
     return False
 
 
@@ -95,7 +95,8 @@ def _greedy(quota: Ints, clients: int, per_client: int, rng: np.random.Generator
 
     It always ends, for quotas that differ by one at most.
     """
-    left, hands = quota.copy(), np.empty((clients, per_client), np.int64)
+    left = quota.copy()
+    hands = np.empty((clients, per_client), np.int64)
     for client in rng.permutation(clients):
         hands[client] = np.lexsort((rng.random(len(left)), -left))[:per_client]
         left[hands[client]] -= 1

@@ -63,7 +63,9 @@ def draw(
     check_rule(rule)
     possible = clients * rule.min_size <= class_sizes.sum()
     limit = rule.max_tries if possible else 1
-    best, best_size, tries = np.zeros((clients, len(class_sizes)), np.int64), -1, 0
+    best = np.zeros((clients, len(class_sizes)), np.int64)
+    best_size = -1
+    tries = 0
     while tries < limit:
         attempts = min(_batch(tries, clients * len(class_sizes)), limit - tries)
         batch = attempt(class_sizes, clients, attempts, rng, rule)
@@ -72,7 +74,8 @@ def draw(
         if good.size:
             return batch.counts(int(good[0])), tries + int(good[0]) + 1, 0
         if smallest.max() > best_size:
-            best, best_size = batch.counts(int(smallest.argmax())), int(smallest.max())
+            best = batch.counts(int(smallest.argmax()))
+            best_size = int(smallest.max())
         tries += attempts
     if rule.repair == "move" and possible:
         counts, moved = move(best, rule.min_size)
@@ -84,12 +87,14 @@ def attempt(
     class_sizes: Ints, clients: int, attempts: int, rng: np.random.Generator, rule: Rule
 ) -> Batch:
     """Independent attempts, all at once."""
-    num_classes, full = len(class_sizes), class_sizes.sum() / clients
+    num_classes = len(class_sizes)
+    full = class_sizes.sum() / clients
     logs = log_gamma(np.full((num_classes, attempts, clients), rule.alpha), rng)
     orders = np.tile(np.arange(num_classes), (attempts, 1))
     if rule.shuffle_class_order:
         orders = rng.permuted(orders, axis=1)
-    dealt, sizes = np.empty_like(logs), np.zeros((attempts, clients))
+    dealt = np.empty_like(logs)
+    sizes = np.zeros((attempts, clients))
     for step in range(num_classes):
         still_open = sizes < full if rule.balance else np.ones_like(sizes, np.bool_)
         dealt[step] = cut(logs[step], still_open, class_sizes[orders[:, step]])
@@ -132,7 +137,9 @@ def move(counts: Ints, min_size: int) -> tuple[Ints, int]:
     (array([[2, 1],
            [7, 4]]), 2)
     """
-    counts, sizes, moved = counts.copy(), counts.sum(axis=1), 0
+    counts = counts.copy()
+    sizes = counts.sum(axis=1)
+    moved = 0
     for poor in np.flatnonzero(sizes < min_size):
         while sizes[poor] < min_size:
             rich = int(sizes.argmax())

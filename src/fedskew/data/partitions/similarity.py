@@ -24,7 +24,8 @@ def similarity(
         )
     shuffled = rng.permutation(pool.size)
     num_iid = round(similarity * pool.size)
-    even, skewed = shuffled[:num_iid], shuffled[num_iid:]
+    even = shuffled[:num_iid]
+    skewed = shuffled[num_iid:]
     skewed = skewed[np.argsort(pool.labels[skewed], kind="stable")]
     each_even, each_skewed = len(even) // clients, len(skewed) // clients
     if each_even + each_skewed == 0:

@@ -48,8 +48,8 @@ def _table() -> NDArray[np.float64]:
     Read from scikit-learn's folder without importing it: on a fleet every message to a client
     starts a new Python, and the import was 0.6 s of CPU time in each.
     """
-    found = find_spec("sklearn")
-    places = (found.submodule_search_locations or []) if found else []
+    package = find_spec("sklearn")
+    places = (package.submodule_search_locations or []) if package else []
     path = next((path for place in places if (path := Path(place) / FILE).is_file()), None)
     if path is not None:
         with gzip.open(path, "rt") as file:

@@ -124,11 +124,11 @@ def _unpack(path: Path) -> bytes:
         raise DataError(
             f"file {path}", f"cannot be unpacked ({error})", "Fetch it again"
         ) from error
-    found = hashlib.sha256(text).hexdigest()
-    if found != TABLE_SHA256:
+    sha256 = hashlib.sha256(text).hexdigest()
+    if sha256 != TABLE_SHA256:
         raise DataError(
             "data nih_labels",
-            f"{TABLE} has SHA-256 {found}, not {TABLE_SHA256}",
+            f"{TABLE} has SHA-256 {sha256}, not {TABLE_SHA256}",
             "It is damaged: fetch it again",
         )
     return text

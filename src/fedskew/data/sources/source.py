@@ -82,10 +82,10 @@ def read_npz(path: Path, keys: tuple[str, ...]) -> list[NDArray[Any]]:
 
 def find_one(folder: Path, pattern: str) -> list[Path]:
     """The one file of ``folder`` that fits ``pattern``; several are refused rather than guessed."""
-    found = sorted(folder.glob(pattern))
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
+    files = sorted(folder.glob(pattern))
+    if len(files) > 1:
+        names = ", ".join(path.name for path in files)
         raise DataError(
             f"folder {folder}", f"several files fit {pattern}: {names}", "Keep one of them there"
         )
-    return found
+    return files

@@ -75,7 +75,8 @@ def read_texts(name: str, folder: Path) -> Texts:
 
 def encode_texts(raw: Texts, length: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Word numbers of the training and test texts, and how many words there are: all of them."""
-    train, test = [tokenise(t) for t in raw.texts], [tokenise(t) for t in raw.test_texts]
+    train = [tokenise(t) for t in raw.texts]
+    test = [tokenise(t) for t in raw.test_texts]
     numbers = build_vocabulary([*train, *test], sys.maxsize)
     return encode(train, numbers, length), encode(test, numbers, length), len(numbers) + FIRST_WORD
 
@@ -107,10 +108,8 @@ def read(name: str, folder: Path) -> Dataset:
 
 def _sent140(folder: Path) -> Texts:
     path, table = read_parquet(folder, "sent140*.parquet", ("split", "polarity", "text"))
-    polarity, split = (
-        table["polarity"].to_numpy(dtype=np.int64),
-        table["split"].astype(str).to_numpy(dtype=np.str_),
-    )
+    polarity = table["polarity"].to_numpy(dtype=np.int64)
+    split = table["split"].astype(str).to_numpy(dtype=np.str_)
     if not np.isin(polarity, (0, 2, 4)).all():
         raise DataError(
             f"file {path}", "polarity is not always 0, 2 or 4", "Bring the original labels"
