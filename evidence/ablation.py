@@ -83,8 +83,10 @@ def train(
     def show(number: int, record: Any) -> None:
         rounds[Path(jobs[number].out)] = record.round
         if record.round % 50 == 0:
-            planned = sum(v["run"]["rounds"] for v in variants.values()) * len(seeds)
-            print(f"{sum(rounds.values())} rounds of {planned}", flush=True)
+            print(
+                f"{sum(rounds.values())} rounds of {sum(v['run']['rounds'] for v in variants.values()) * len(seeds)}",
+                flush=True,
+            )
 
     failed = [
         outcome
@@ -128,8 +130,7 @@ def tabulate(results: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
         against = "" if (gap == 0).all() else spread(gap, "+.3f")
         lines.append(
             f"| {name} | {spread(found['last5'])} | {against} | {found['best'].mean():.3f} "
-            f"| {found['megabytes'].mean():,.0f} | {found['jain'].mean():.2f} "
-            f"| {found['share_never'].mean():.0%} |"
+            f"| {found['megabytes'].mean():,.0f} | {found['jain'].mean():.2f} | {found['share_never'].mean():.0%} |"
         )
     return "\n".join(lines)
 
@@ -173,18 +174,16 @@ def draw(results: Mapping[str, Sequence[Mapping[str, float]]], path: Path) -> No
 
 PAGE = """# FedLECC taken apart (METHODS 11.3)
 
-`make evidence-ablation` ({facts}): FMNIST, 100 clients, Dirichlet 0.055 (Hellinger distance 0.90),
-the MLP of paper 000, SGD 0.005, batches of 64, {epochs} local epoch(s), {rounds} rounds, 10 clients
-a round, J = 5, seeds {seeds}. Mean ± standard deviation over seeds (ddof 1); "against FedLECC" is
-paired by seed.
+`make evidence-ablation` ({facts}): FMNIST, 100 clients, Dirichlet 0.055 (Hellinger distance 0.90), the MLP of paper 000,
+SGD 0.005, batches of 64, {epochs} local epoch(s), {rounds} rounds, 10 clients a round, J = 5, seeds {seeds}. Mean ± standard
+deviation over seeds (ddof 1); "against FedLECC" is paired by seed.
 
 {table}
 
 ![accuracy of every variant](ablation.png)
 
-Bytes are unicast. Only one thing changes per line; everything else is the recipe `fedlecc` (noise
-to the nearest cluster, losses that trained clients report). The paper gives no numbers for its
-ablation.
+Bytes are unicast. Only one thing changes per line; everything else is the recipe `fedlecc` (noise to the nearest cluster,
+losses that trained clients report). The paper gives no numbers for its ablation.
 """
 
 

@@ -232,15 +232,14 @@ def time_text(found: Sequence[Mapping[str, Any]]) -> str:
 
 TEXT = """# AFLS on CIFAR-10 (paper 003, Figs 2 and 5)
 
-`make evidence-afls` ({minutes:.0f} minutes on {cores} cores): 10 devices with k classes each and
-{examples} examples, LeNet (62,006 weights), batches of 32, SGD {lr:g} with momentum 0.9 that starts
-afresh at every device, {seeds} seed(s). Reduced against METHODS 11.9, which asks for all 5,000
-examples, 100 rounds, 3 seeds and five values of k. θ = 8.5 at ε = 1e-6; times are those of the
-simulated clock with T_c = 1, T_m = 0.276 (METHODS 6.5).
+`make evidence-afls` ({minutes:.0f} minutes on {cores} cores): 10 devices with k classes each and {examples} examples, LeNet
+(62,006 weights), batches of 32, SGD {lr:g} with momentum 0.9 that starts afresh at every device, {seeds} seed(s). Reduced
+against METHODS 11.9, which asks for all 5,000 examples, 100 rounds, 3 seeds and five values of k. θ = 8.5 at ε = 1e-6;
+times are those of the simulated clock with T_c = 1, T_m = 0.276 (METHODS 6.5).
 
-The paper says neither its CNN nor how long a device's turn is. Both readings are played: a turn of
-one epoch (METHODS' choice) and a turn of five batches (the paper explains the sequential procedure
-as training on "partitions of the whole data", batch by batch).
+The paper says neither its CNN nor how long a device's turn is. Both readings are played: a turn of one epoch (METHODS' choice)
+and a turn of five batches (the paper explains the sequential procedure as training on "partitions of the whole data", batch by
+batch).
 
 ## A turn is an epoch ({rounds} rounds)
 
@@ -254,12 +253,10 @@ as training on "partitions of the whole data", batch by batch).
 
 {batches}
 
-`last 5` is the mean accuracy of the last five tests, `seconds to 0.6` the simulated time of the
-first test at the required accuracy of the paper, `>` if it was never reached. A turn takes T_c = 1
-in both tables, so their times cannot be compared with each other. FedSeQ and FedSeQ-D2D give the
-same models bit for bit (`tests/parity/test_procedures.py`); only their clocks differ. The thick
-line in the lower row is the procedure AFLS chose: it looks at label counts only and knows nothing
-of turns.
+`last 5` is the mean accuracy of the last five tests, `seconds to 0.6` the simulated time of the first test at the required
+accuracy of the paper, `>` if it was never reached. A turn takes T_c = 1 in both tables, so their times cannot be compared with
+each other. FedSeQ and FedSeQ-D2D give the same models bit for bit (`tests/parity/test_procedures.py`); only their clocks
+differ. The thick line in the lower row is the procedure AFLS chose: it looks at label counts only and knows nothing of turns.
 
 [What the committed run says](READING.md), in words.
 """

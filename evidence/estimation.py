@@ -51,8 +51,7 @@ def run_all(chosen: Sequence[Cell]) -> list[dict[str, Any]]:
         for cell in chosen:
             results = []
             for seed in range(cell.seeds):
-                training = f"E={cell.epochs} lr={cell.lr:g} {cell.init}"
-                about = f"{cell.dataset} {cell.split} {training} seed {seed}"
+                about = f"{cell.dataset} {cell.split} E={cell.epochs} lr={cell.lr:g} {cell.init} seed {seed}"
                 progress.update(bar, description=about)
                 results.append(run_cell(cell, seed))
                 progress.advance(bar, EPOCH_SECONDS[cell.dataset] * cell.epochs)

@@ -185,34 +185,30 @@ def verdict(cells: Sequence[Mapping[str, Any]]) -> str:
         if recipe == "fedavg":
             continue
         gains = of(cells, recipe, "last5") - base
-        better = f"better in {int((gains > 0).sum())} of {len(gains)} seeds"
-        end = "." if sketch is None else f"; the sketch had {sketch - 0.69:+.2f}."
-        lines.append(f"- {name}: {gains.mean():+.3f} against FedAvg, {better}{end}")
+        told = f"- {name}: {gains.mean():+.3f} against FedAvg, better in {int((gains > 0).sum())} of {len(gains)} seeds"
+        lines.append(told + ("." if sketch is None else f"; the sketch had {sketch - 0.69:+.2f}."))
     return "\n".join(lines)
 
 
 TEXT = """# Who trains, and in what order
 
-`make evidence-orders` ({minutes:.0f} minutes on {cores} cores): Fashion-MNIST, Dirichlet(0.055),
-100 clients, 10 a round, {rounds} rounds, {seeds} seed(s), the MLP of paper 000 (199,210 weights),
-one epoch of SGD 0.005 in batches of 64. Every method has the same clients, first model and batch
-orders under one seed; what differs is who trains, in what order, and, as its paper says, whether
-models are averaged by examples or alike (POC: alike).
+`make evidence-orders` ({minutes:.0f} minutes on {cores} cores): Fashion-MNIST, Dirichlet(0.055), 100 clients, 10 a round,
+{rounds} rounds, {seeds} seed(s), the MLP of paper 000 (199,210 weights), one epoch of SGD 0.005 in batches of 64. Every method
+has the same clients, first model and batch orders under one seed; what differs is who trains, in what order, and, as its
+paper says, whether models are averaged by examples or alike (POC: alike).
 
 ![accuracy by round and by simulated time](orders.png)
 
 {table}
 
-Mean over seeds ± standard deviation (ddof 1). `MB in all` is down, up and device to device, the
-probe of BACSA and the histograms of FedLECC included; so are the simulated time (1 ms an example,
-links of 10 Mbit/s) and the energy (30 W while computing, 1 W while sending). FedSeQ is ten random
-clients in one chain through the server. `sketch` is what a rough three-seed sketch outside this
-project gave for the last five rounds; BACSA there is "balanced selection".
+Mean over seeds ± standard deviation (ddof 1). `MB in all` is down, up and device to device, the probe of BACSA and the
+histograms of FedLECC included; so are the simulated time (1 ms an example, links of 10 Mbit/s) and the energy (30 W while
+computing, 1 W while sending). FedSeQ is ten random clients in one chain through the server. `sketch` is what a rough
+three-seed sketch outside this project gave for the last five rounds; BACSA there is "balanced selection".
 
 {verdict}
 
-BACSA and balanced chains estimate the label mixes from a probe (`signal = "estimated"`), FedLECC is
-told the histograms.
+BACSA and balanced chains estimate the label mixes from a probe (`signal = "estimated"`), FedLECC is told the histograms.
 """
 
 

@@ -196,40 +196,37 @@ def table(all_results: Sequence[Mapping[str, Mapping[str, Any]]]) -> str:
 
 TEXT = """# Who gets to train (paper 001, Fig 6)
 
-`python evidence/participation.py` ({seconds:.0f} s on one core): {rounds} rounds, 5 of 20 scripted
-clients a round, two of ten classes each with balanced owners, SNR uniform from 0 to 30 dB, label
-proportions estimated from a noisy probe (standard deviation {noise}). Options are the defaults:
-gamma = 0.1, every subset looked at.
+`python evidence/participation.py` ({seconds:.0f} s on one core): {rounds} rounds, 5 of 20 scripted clients a round,
+two of ten classes each with balanced owners, SNR uniform from 0 to 30 dB, label proportions estimated from a noisy probe
+(standard deviation {noise}). Options are the defaults: gamma = 0.1, every subset looked at.
 
 ![times chosen](participation.png)
 
-The grey line is what everybody would get if all were chosen alike. As in the paper: **BACSA** is
-near-uniform, **BACSA-SNR** follows the channel, **greedy** uses one set of {distinct} clients for
-ever, good channels or not. The federation shown:
+The grey line is what everybody would get if all were chosen alike. As in the paper: **BACSA** is near-uniform, **BACSA-SNR**
+follows the channel, **greedy** uses one set of {distinct} clients for ever, good channels or not. The federation shown:
 
 {table}
 
-`imbalance` is C · Σ (q − 1/C)² of the true labels of the chosen clients, mean over rounds; `longest
-wait` is in rounds, {rounds} = never. Mean times chosen by SNR tercile:
+`imbalance` is C · Σ (q − 1/C)² of the true labels of the chosen clients, mean over rounds; `longest wait` is in rounds,
+{rounds} = never. Mean times chosen by SNR tercile:
 
 {thirds}
 
-The price of BACSA-SNR is in the first two columns and the wait: some clients with bad channels are
-hardly ever heard again.
+The price of BACSA-SNR is in the first two columns and the wait: some clients with bad channels are hardly
+ever heard again.
 
 Mean over {federations} federations (other owners, other SNRs, other noise):
 
 {means}
 
-How near BACSA comes to uniform, and how well BACSA-SNR can follow the channel, depends on who owns
-what: only some sets of five clients cover all ten classes. Over these federations Jain of BACSA is
-{jain_low:.2f} or more, and the correlation of BACSA-SNR runs from {low:.2f} to {high:.2f}; over 30
-other draws of owners Jain was above 0.95 in 93 % (0.60 at worst) and the correlation above 0.4 in
-90 % (`tests/golden/test_selection_b_oracles.py`). With exact histograms greedy would not be
-concentrated: many sets are then perfectly balanced and one is drawn each round (METHODS 4.8).
+How near BACSA comes to uniform, and how well BACSA-SNR can follow the channel, depends on who owns what: only some sets of five
+clients cover all ten classes. Over these federations Jain of BACSA is {jain_low:.2f} or more, and the correlation of BACSA-SNR
+runs from {low:.2f} to {high:.2f}; over 30 other draws of owners Jain was above 0.95 in 93 % (0.60 at worst) and the correlation
+above 0.4 in 90 % (`tests/golden/test_selection_b_oracles.py`). With exact histograms greedy would not be concentrated: many
+sets are then perfectly balanced and one is drawn each round (METHODS 4.8).
 
-Not from the paper: it gives neither gamma, theta, the SNRs nor numbers for Fig 6, and its eq 11 as
-printed is worse than random (`fedskew.selection.bacsa`), so only the pattern can be compared.
+Not from the paper: it gives neither gamma, theta, the SNRs nor numbers for Fig 6, and its eq 11 as printed is worse than random
+(`fedskew.selection.bacsa`), so only the pattern can be compared.
 """
 
 

@@ -243,11 +243,10 @@ def draw(rows: Sequence[Mapping[str, Any]], settings: Sequence[str], path: Path)
 
 PAGE = """# Personalised methods on ACSIncome (paper 004, Tables III and IV, Fig 8)
 
-`python evidence/personal.py` ({seconds:.0f} s on {cores} cores, {runs} runs): {seeds} seeds, 100
-clients, logistic regression, 40 rounds, half of the clients a round, 5 epochs of Adam 1e-3 on
-batches of 32, every client tested on a fifth of its own rows. 90,636 people of 14 states, not the
-paper's 1,664,500. First line: accuracy weighted by test examples ± half a 95 % confidence interval
-over seeds. Second line: AD ± SDAD, means over seeds. The last four rows are references: no
+`python evidence/personal.py` ({seconds:.0f} s on {cores} cores, {runs} runs): {seeds} seeds, 100 clients, logistic
+regression, 40 rounds, half of the clients a round, 5 epochs of Adam 1e-3 on batches of 32, every client tested on a fifth of
+its own rows. 90,636 people of 14 states, not the paper's 1,664,500. First line: accuracy weighted by test examples ± half a
+95 % confidence interval over seeds. Second line: AD ± SDAD, means over seeds. The last four rows are references: no
 federation, no personalised method, or no training at all.
 
 {table}

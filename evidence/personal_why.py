@@ -172,14 +172,12 @@ def haccs_rows(folder: Path) -> Iterator[list[str]]:
 
 PAGE = """# Two odd results, looked into
 
-Made by `python evidence/personal_why.py`: 90,636 people of ACSIncome, the settings of
-[README.md](README.md).
+Made by `python evidence/personal_why.py`: 90,636 people of ACSIncome, the settings of [README.md](README.md).
 
 ## How many clusters does Clust-PSI-PFL find?
 
-METHODS 3.5: columns z-scored, k-means++ with n_init 10 for every τ from 2 to K - 1, the smallest τ
-at the highest mean silhouette, a plateau (1e-9) counts as a tie. Chosen at α = 0.3 (the paper: 3,
-4, 3 for K = 10, 50, 100):
+METHODS 3.5: columns z-scored, k-means++ with n_init 10 for every τ from 2 to K - 1, the smallest τ at the highest mean
+silhouette, a plateau (1e-9) counts as a tie. Chosen at α = 0.3 (the paper: 3, 4, 3 for K = 10, 50, 100):
 
 {chosen}
 
@@ -187,34 +185,30 @@ The silhouette at K = 50, and what is chosen over all τ:
 
 {curves}
 
-Seed 2 is no accident of the initialisation: 20 whole searches each, from other random numbers,
-choose {again}; scikit-learn's own k-means and silhouette choose {scikit}. Its 13 groups have
-{sizes} clients; {identical} of the 50 clients hold one class only and are the same point. The
-margin (highest silhouette minus the next) says how little decides: it is large in two seeds of
-five. So our code follows the rule, and the rule's answer is fragile: `clustering.max_count` bounds
-it, `clustering.count` fixes it. Where there is nothing to find (S = 1) it gives up to 45 clusters:
-see the numbers of models in [README.md](README.md).
+Seed 2 is no accident of the initialisation: 20 whole searches each, from other random numbers, choose
+{again}; scikit-learn's own k-means and silhouette choose {scikit}.
+Its 13 groups have {sizes} clients; {identical} of the 50 clients hold one class only and are the same point.
+The margin (highest silhouette minus the next) says how little decides: it is large in two seeds of five. So our code follows
+the rule, and the rule's answer is fragile: `clustering.max_count` bounds it, `clustering.count` fixes it. Where there is
+nothing to find (S = 1) it gives up to 45 clusters: see the numbers of models in [README.md](README.md).
 
 ## Why is HACCS no better than FedAvg?
 
-100 clients. In brackets: the share of high incomes among the examples that were trained on; {high}
-of all people have one.
+100 clients. In brackets: the share of high incomes among the examples that were trained on; {high} of all people have one.
 
 {haccs}
 
-Optimiser, epochs, batch, rounds and clients per round are FedAvg's; only who is chosen differs. A
-cluster's weight is ρ (1 - latency / largest latency) + (1 - ρ) loss / sum of losses. With ρ = 0.95,
-paper 004's choice, the slowest cluster has next to no weight and the weights of the others are the
-speed of their devices, which has nothing to do with labels here. At S = 0 there are three clusters,
-one of them a single client, so one whole label can lose its places (seed 2: all 33 clients with
-high incomes train in every round, 16 of the 66 others do), and within a cluster the same fastest
-clients train again and again. At S = 0 the two poor seeds (2, 3) are those where high incomes are
-most of what was trained on. At α = 0.3 that share does not explain it: ρ = 0 has shares up to 0.52
-and 0.75 accuracy; we did not separate the label mix from who is never chosen (27 % against 4 %)
-there. With less weight on latency HACCS is level with FedAvg at S = 0 and its mean is above
-FedAvg's at α = 0.3 (five seeds, no interval). We found no difference from METHODS 4.3 in the code,
-so we put it down to ρ = 0.95. The code next to paper 004 does something else, one client per
-cluster and the other places by chance; whether that gives the paper's .72 was not tried.
+Optimiser, epochs, batch, rounds and clients per round are FedAvg's; only who is chosen differs. A cluster's weight is
+ρ (1 - latency / largest latency) + (1 - ρ) loss / sum of losses. With ρ = 0.95, paper 004's choice, the slowest cluster has
+next to no weight and the weights of the others are the speed of their devices, which has nothing to do with labels here. At
+S = 0 there are three clusters, one of them a single client, so one whole label can lose its places (seed 2: all 33 clients with
+high incomes train in every round, 16 of the 66 others do), and within a cluster the same fastest clients train again and again.
+At S = 0 the two poor seeds (2, 3) are those where high incomes are most of what was trained on. At α = 0.3 that share does
+not explain it: ρ = 0 has shares up to 0.52 and 0.75 accuracy; we did not separate the label mix from who is never chosen
+(27 % against 4 %) there. With less weight on latency HACCS is level with FedAvg at S = 0 and its mean is above FedAvg's at
+α = 0.3 (five seeds, no interval). We found no difference from METHODS 4.3 in the code, so we put it down to ρ = 0.95. The
+code next to paper 004 does something else, one client per cluster and the other places by chance; whether that gives the
+paper's .72 was not tried.
 """
 
 

@@ -34,20 +34,16 @@ METHODS: dict[tuple[str, int, float, str], tuple[float, ...]] = {
 }
 NOTES = {
     "methods": "METHODS 8.3 beside ours, and by how much they differ.",
-    "digits": (
-        "The same federations with the starts and the smaller learning rate "
-        "that METHODS does not list."
-    ),
+    "digits": "The same federations with the starts and the smaller learning rate that METHODS does not list.",
     "open": (
-        "What METHODS does not say about its digits: how pixels were scaled, "
-        "how the body of the network started, and "
+        "What METHODS does not say about its digits: how pixels were scaled, how the body of the network started, and "
         "whether Dirichlet clients are capped at n / K examples."
     ),
     "larger": "All training rows but the 100 auxiliary ones. Seeds are few where an epoch is slow.",
     "step": "A probe of one step, lr 0.01, on everything a client has, in one batch.",
     "presence": (
-        "BACSA start. In each field: κ on the support in percent / false mass / precision / "
-        "recall of “has this class” at 0.5 / C (METHODS 8.4)."
+        "BACSA start. In each field: κ on the support in percent / false mass / precision / recall of “has this class” at "
+        "0.5 / C (METHODS 8.4)."
     ),
 }
 
