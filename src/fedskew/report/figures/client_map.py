@@ -50,10 +50,11 @@ def principal_plane(points: Floats) -> tuple[Floats, Floats]:
     return centred @ main, np.clip(shares, 0, 1)
 
 
-def draw_map(found: Measurement) -> Figure:
+def draw_map(measurement: Measurement) -> Figure:
     """The map of a measurement, coloured by its chosen grouping."""
-    grouping, active = found.chosen_grouping, np.flatnonzero(found.signal.known)
-    places, shares = principal_plane(np.sqrt(found.signal.rows[active]))
+    grouping = measurement.chosen_grouping
+    active = np.flatnonzero(measurement.signal.known)
+    places, shares = principal_plane(np.sqrt(measurement.signal.rows[active]))
     labels = grouping.clustering.labels[active]
     figure = new_figure(6.4, 5.4)
     axes = figure.subplots()
@@ -72,7 +73,7 @@ def draw_map(found: Measurement) -> Figure:
     left = grouping.clustering.k - len(named)
     rest = f"; grey: {plural(left, 'smaller cluster')}" if left else ""
     what = f"{plural(grouping.clustering.k, 'cluster')}, {grouping.how}{rest}"
-    title(axes, f"Map of {plural(len(active), 'client')}", f"{found.counts.source}\n{what}")
+    title(axes, f"Map of {plural(len(active), 'client')}", f"{measurement.counts.source}\n{what}")
     return figure
 
 
@@ -115,10 +116,12 @@ def _draw_cells(axes: Axes, places: Floats, labels: Ints, colours: list[str]) ->
     Larger for more clients (logarithmic).
     """
     size = max(float(np.ptp(places, axis=0).max()), 1e-12) / CELLS
-    cells, own = np.unique(np.floor(places / size).astype(np.int64), axis=0, return_inverse=True)
-    crowd = np.bincount(own.reshape(-1))
+    cells, cell_of = np.unique(
+        np.floor(places / size).astype(np.int64), axis=0, return_inverse=True
+    )
+    crowd = np.bincount(cell_of.reshape(-1))
     pairs, members = np.unique(
-        np.column_stack([own.reshape(-1), labels]), axis=0, return_counts=True
+        np.column_stack([cell_of.reshape(-1), labels]), axis=0, return_counts=True
     )
     winner = np.lexsort((members, pairs[:, 0]))[
         np.searchsorted(np.sort(pairs[:, 0]), np.arange(len(cells)), side="right") - 1
@@ -147,7 +150,8 @@ def _number_clusters(axes: Axes, places: Floats, labels: Ints, named: list[int])
     from matplotlib.patheffects import withStroke
 
     halo = [withStroke(linewidth=2.5, foreground="white")]
-    taken, apart = np.empty((0, 2)), 0.04 * max(float(np.ptp(places, axis=0).max()), 1e-12)
+    taken = np.empty((0, 2))
+    apart = 0.04 * max(float(np.ptp(places, axis=0).max()), 1e-12)
     for cluster in sorted(named, key=lambda c: -int((labels == c).sum())) if len(named) > 1 else []:
         members = places[labels == cluster]
         middle = members[np.linalg.norm(members - np.median(members, axis=0), axis=1).argmin()]

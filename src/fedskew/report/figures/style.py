@@ -36,7 +36,9 @@ COLOURS = (
     "#999933",
     "#AA4499",
 )
-GREY, INK, SOFT = "#BBBBBB", "#222222", "#666666"
+GREY = "#BBBBBB"
+INK = "#222222"
+SOFT = "#666666"
 DPI = 150
 
 RC: Any = {

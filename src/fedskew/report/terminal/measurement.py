@@ -27,23 +27,23 @@ PRIVACY_NOTES = (
 )
 
 
-def show_measurement(found: Measurement, saved: Sequence[Path], console: Console) -> None:
+def show_measurement(measurement: Measurement, saved: Sequence[Path], console: Console) -> None:
     """Three tables, what to know about them, where the figures are, and the verdict."""
-    for table in (facts_table(found), skew_table(found), groups_table(found)):
+    for table in (facts_table(measurement), skew_table(measurement), groups_table(measurement)):
         console.print(table)
         console.print()
-    for note in (*group_notes(found), *found.counts.notes):
+    for note in (*group_notes(measurement), *measurement.counts.notes):
         _say(console, f"note: {note}", style="dim")
     _say(console, thresholds_text(), style="dim")
     if saved:
         names = ", ".join(path.name for path in saved)
         _say(
             console,
-            f"figures, sorted by {found.chosen_grouping.how}: {names} in {saved[0].parent}",
+            f"figures, sorted by {measurement.chosen_grouping.how}: {names} in {saved[0].parent}",
             style="dim",
         )
     console.print()
-    _say(console, verdict(found), style="bold")
+    _say(console, verdict(measurement), style="bold")
 
 
 def show_privacy(table: PrivacyTable, console: Console) -> None:
