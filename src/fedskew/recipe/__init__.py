@@ -7,7 +7,7 @@ anything runs, and what was left out is filled in, so the resolved recipe says e
 run but its seed.
 """
 
-from fedskew.recipe.building import fingerprint, job_of, method_of
+from fedskew.recipe.building import fingerprint, method_of, rule_of
 from fedskew.recipe.catalogue import (
     PLAIN_TABLES,
     REGISTRIES,
@@ -27,13 +27,13 @@ __all__ = [
     "expand",
     "find",
     "fingerprint",
-    "job_of",
     "load",
     "merge",
     "method_of",
     "override",
     "read_assignments",
     "resolve",
+    "rule_of",
     "shipped_recipes",
     "stage_options",
 ]
