@@ -26,13 +26,18 @@ from fedskew.experiment.result import Run
 
 SMALL = {"data.clients": 3, "run.rounds": 1, "run.clients_per_round": 3, "data.client_test": "none"}
 
-REFUSED = {"unregistered": "Failed to activate SuperNode", "anonymous": "All SuperNodes must be registered",
-           "plaintext": "Connection attempt failed"}  # fmt: skip
+REFUSED = {
+    "unregistered": "Failed to activate SuperNode",
+    "anonymous": "All SuperNodes must be registered",
+    "plaintext": "Connection attempt failed",
+}
 FOREIGN = """    from flwr.app import Message, RecordDict
 
-    odd = list(grid.push_messages([Message(RecordDict(), next(iter(grid.get_node_ids())), "query.hello")]))
+    node = next(iter(grid.get_node_ids()))
+    odd = list(grid.push_messages([Message(RecordDict(), node, "query.hello")]))
     serve("""
-ANSWER = """    print("fedskew: the stranger was told:", *[reply.error.reason for reply in grid.pull_messages(odd)])
+ANSWER = """    reasons = [reply.error.reason for reply in grid.pull_messages(odd)]
+    print("fedskew: the stranger was told:", *reasons)
 """
 
 

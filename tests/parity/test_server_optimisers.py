@@ -4,7 +4,8 @@ pseudo-gradients.
 ``GOLDEN`` was printed by Flower 1.41.0 (``flwr.serverapp.strategy``) through :func:`flower_path`
 below::
 
-    play = {"momentum": FedAvgM(server_learning_rate=0.9, server_momentum=0.7), "adagrad": FedAdagrad(eta=0.1, tau=0.01),
+    play = {"momentum": FedAvgM(server_learning_rate=0.9, server_momentum=0.7),
+            "adagrad": FedAdagrad(eta=0.1, tau=0.01),
             "adam": FedAdam(eta=0.1, tau=0.01, beta_1=0.9, beta_2=0.99),
             "yogi": FedYogi(eta=0.1, tau=0.01, beta_1=0.9, beta_2=0.99)}
     print({name: flower_path(strategy) for name, strategy in play.items()})

@@ -59,7 +59,9 @@ def test_adaptive_rules_by_hand_over_three_rounds(rule):
     lr, tau, b1, b2 = 0.1, 0.05, 0.9, 0.99
     m, v, w, memory, model = 0.0, tau**2, 1.0, {}, MODEL
     for shift in (0.3, -0.1, 0.2):
-        model, memory = AdaptiveServer(rule=rule, server_lr=lr, tau=tau, beta1=b1, beta2=b2).merge(memory, model, replace(ends(0), params=model[None] + np.float32(shift)))  # fmt: skip
+        server = AdaptiveServer(rule=rule, server_lr=lr, tau=tau, beta1=b1, beta2=b2)
+        shifted = replace(ends(0), params=model[None] + np.float32(shift))
+        model, memory = server.merge(memory, model, shifted)
         if rule == "adagrad":
             m, v = shift, v + shift**2
         else:
@@ -121,7 +123,7 @@ def test_effective_steps_add_up_the_weights_of_the_gradients():
         effective_steps(np.array([3]), LocalJob(optimizer="adam"))
 
 
-# ---------------------------------------------------------------- rules that correct the clients' steps
+# --------------------------------------------- rules that correct the clients' steps
 
 # client i: f_i(w) = curvature/2 (w - optimum)^2
 CURVATURE, OPTIMUM = np.array([1.0, 4.0]), np.array([0.0, 5.0])

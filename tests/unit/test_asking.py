@@ -249,9 +249,12 @@ def test_a_liar_cannot_get_itself_selected_for_ever():
 
     counts = np.full((8, 2), 5)
     method = Method(
-        selection=named("selection", "greedy", greedy), procedure=named("procedure", "p", PROCEDURES["parallel"]),
-        aggregation=named("aggregation", "m", AGGREGATIONS["mean"]), rounds=60, clients_per_round=2,
-    )  # fmt: skip
+        selection=named("selection", "greedy", greedy),
+        procedure=named("procedure", "p", PROCEDURES["parallel"]),
+        aggregation=named("aggregation", "m", AGGREGATIONS["mean"]),
+        rounds=60,
+        clients_per_round=2,
+    )
     *_, (state, _) = run(settle(method, ScriptedRuntime(counts, script=liar), 0))
     assert state.times_selected[3] < 60, (
         "believed, it would be chosen in every round after its first"

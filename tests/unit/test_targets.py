@@ -74,8 +74,11 @@ def test_a_target_never_reached_has_no_numbers():
     assert numbers == (None,) * 7
     assert json.loads(json.dumps(no_nan(found.as_dict())))["text"] == ">2"
     assert target_row(found.as_dict()) == {
-        "rounds to 0.9": ">2", "MB to target": "-", "simulated s to target": "-", "Wh to target": "-",
-    }  # fmt: skip
+        "rounds to 0.9": ">2",
+        "MB to target": "-",
+        "simulated s to target": "-",
+        "Wh to target": "-",
+    }
 
 
 def test_rounds_without_an_evaluation_are_neither_in_a_row_nor_in_the_way():

@@ -1,5 +1,4 @@
-"""What clients run on: pace, latency, bandwidth, signal-to-noise ratio and power, drawn once per
-client.
+"""What clients run on: pace, latency, bandwidth, SNR and power, drawn once per client.
 
 The classes are those of HACCS (METHODS 4.3): fast, medium, slow and very slow processors with
 probabilities .6, .2, .14, .06; each class has a range of compute delays (a multiplier times 10 s),
@@ -32,9 +31,7 @@ ROUND_TRIP_SECONDS = (0.02, 0.2)
 
 @dataclass(frozen=True)
 class Devices:
-    """``[devices]``: what the server knows of the clients' means, and how simulated time and
-    energy are charged.
-    """
+    """``[devices]``: what is known of the clients' means, and how time and energy are charged."""
 
     classes: Literal["none", "haccs"] = "none"  # none = nothing is known of latency and bandwidth
     # (low, high): each client's SNR is uniform in between; empty = not known
@@ -144,10 +141,12 @@ def draw_population(
     *,
     seconds_per_example: float = SECONDS_PER_EXAMPLE,
 ) -> Population:
-    """The clients' means, the same for every method under one seed; ``seconds_per_example`` where
-    devices do not say.
+    """The clients' means, the same for every method under one seed.
 
-    >>> means = draw_population(np.array([5, 6]), Devices(classes="haccs", snr_db=(0.0, 30.0)), seed=0)
+    ``seconds_per_example`` is the pace where devices do not say theirs.
+
+    >>> devices = Devices(classes="haccs", snr_db=(0.0, 30.0))
+    >>> means = draw_population(np.array([5, 6]), devices, seed=0)
     >>> bool((means.latency_seconds > 0).all()), bool((means.snr >= 1).all())
     (True, True)
     """

@@ -167,7 +167,7 @@ def _bytes_until(records: Sequence[RoundRecord], last: int) -> int:
     return sum(t.bytes for r in records if r.round <= last for t in r.transfers)
 
 
-# ---------------------------------------------------------------- several seeds, and against a baseline
+# --------------------------------------------- several seeds, and against a baseline
 
 
 @dataclass(frozen=True)
@@ -260,11 +260,14 @@ def reduction(ours: OverSeeds, baseline: OverSeeds) -> Reduction:
 
 
 def saving(ours: tuple[float, int], baseline: tuple[float, int]) -> Reduction:
-    """What was saved against a baseline; of each what was spent, and in how many seeds the target
-    was never reached.
+    """What was saved against a baseline.
 
-    >>> saving((30.0, 0), (60.0, 0)).text, saving((30.0, 0), (60.0, 1)).text, saving((60.0, 2), (60.0, 1)).text
-    ('50.0 %', 'at least 50.0 %', 'not known')
+    Of each: what was spent, and in how many seeds the target was never reached.
+
+    >>> saving((30.0, 0), (60.0, 0)).text, saving((30.0, 0), (60.0, 1)).text
+    ('50.0 %', 'at least 50.0 %')
+    >>> saving((60.0, 2), (60.0, 1)).text
+    'not known'
     """
     (spent, never), (base, base_never) = ours, baseline
     if (never and base_never) or not base > 0 or math.isnan(spent):

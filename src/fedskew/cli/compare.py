@@ -40,7 +40,8 @@ ReferencesFlag = Annotated[
     bool | None,
     typer.Option(
         "--references/--no-references",
-        help="Also show local_only, majority_class, fine_tuned and centralised; by default if a method is personalised.",
+        help="Also show local_only, majority_class, fine_tuned and centralised; "
+        "by default if a method is personalised.",
         show_default=False,
     ),
 ]
@@ -424,9 +425,8 @@ def export(
     if tensorboard is not None:
         from fedskew.report.exports import to_tensorboard
 
-        _say(
-            f"{to_tensorboard(comparison, tensorboard)} runs written; look: tensorboard --logdir {tensorboard}"
-        )
+        num_written = to_tensorboard(comparison, tensorboard)
+        _say(f"{num_written} runs written; look: tensorboard --logdir {tensorboard}")
 
 
 def _say(text: str) -> None:

@@ -101,9 +101,8 @@ def up(
         )
     fleet = local_fleet.up(home, nodes, tls=tls, host=host, port=port, simulation=simulation)
     kind = "virtual nodes" if simulation else "SuperNodes"
-    _print(
-        f"SuperLink at {fleet.address} ({'TLS' if tls else 'no TLS, this machine only'}), {nodes} {kind}"
-    )
+    security = "TLS" if tls else "no TLS, this machine only"
+    _print(f"SuperLink at {fleet.address} ({security}), {nodes} {kind}")
 
 
 @app.command()
@@ -263,9 +262,8 @@ def status(
         return
     _print(f"SuperLink at {fleet.address}, {'TLS' if fleet.tls else 'no TLS'}")
     for name, facts in processes.items():
-        _print(
-            f"  {name:10} {'running' if facts['alive'] else 'STOPPED'}  process {facts['pid']}  {facts['log']}"
-        )
+        state = "running" if facts["alive"] else "STOPPED"
+        _print(f"  {name:10} {state}  process {facts['pid']}  {facts['log']}")
     for found in runs:
         down, up = (found["network-traffic"][f"{way}bound-bytes"] for way in ("out", "in"))
         _print(f"  run {found['run-id']} {found['status']}: {down:,} bytes down, {up:,} up")
@@ -278,9 +276,8 @@ def admit(
 ) -> None:
     """Make and register a key for a SuperNode on another machine."""
     key, command = local_fleet.admit(home, name)
-    _print(
-        f"copy {key} and {key.parent / 'ca.crt'} to that machine, number its client, and start there:"
-    )
+    authority = key.parent / "ca.crt"
+    _print(f"copy {key} and {authority} to that machine, number its client, and start there:")
     _print(shlex.join(command))
 
 

@@ -34,7 +34,8 @@ from fedskew.records import RESULT, no_nan
 typer.core.HAS_RICH = False
 app = typer.Typer(
     name="fedskew",
-    help="Federated learning under label skew: measure it, decide who trains, train fast, keep an honest account.",
+    help="Federated learning under label skew: "
+    "measure it, decide who trains, train fast, keep an honest account.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -228,7 +229,8 @@ def _seeds(seed: int | None, seeds: str | None) -> list[int]:
 def _folder(
     out: Path | None, variant: Mapping[str, Any], seed: int, num_variants: int, num_seeds: int
 ) -> Path:
-    group = f"{re.sub(r'[^A-Za-z0-9_.-]', '_', variant['name']).strip('.')}-{recipes.fingerprint(variant)[:8]}"
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", variant["name"]).strip(".")
+    group = f"{name}-{recipes.fingerprint(variant)[:8]}"
     if out is None:
         return Path("runs") / group / f"seed-{seed}"
     if num_variants > 1:

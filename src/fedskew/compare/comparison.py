@@ -333,7 +333,8 @@ def _check_one_federation(entries: Sequence[Entry]) -> None:
         for table in FEDERATION:
             ours, theirs = history.recipe.get(table), first.recipe.get(table)
             if ours != theirs:
-                what = f"differs from {_where(first)} in {_difference(table, theirs or {}, ours or {})}"
+                difference = _difference(table, theirs or {}, ours or {})
+                what = f"differs from {_where(first)} in {difference}"
                 raise RunFolderError(
                     _where(history),
                     what,

@@ -51,8 +51,10 @@ def line_up(
     combination, named after what varies.
 
     >>> first, second = line_up(["fedavg", "fedlecc"], {"run.rounds": 3})
-    >>> first.recipe["data"] == second.recipe["data"], second.recipe["run"]["rounds"], second.recipe["local"]["epochs"]
-    (True, 3, 5)
+    >>> first.recipe["data"] == second.recipe["data"]
+    True
+    >>> second.recipe["run"]["rounds"], second.recipe["local"]["epochs"]
+    (3, 5)
     """
     loaded = [load(source) for source in sources]
     if not loaded:
@@ -132,7 +134,8 @@ def is_personalised(recipe: Mapping[str, Any]) -> bool:
     """Whether a recipe keeps several models.
 
     >>> from fedskew.recipe import load, resolve
-    >>> [is_personalised(resolve(load(name))) for name in ("fedavg", "balanced_chains", "clust_psi_pfl", "local_only")]
+    >>> names = ("fedavg", "balanced_chains", "clust_psi_pfl", "local_only")
+    >>> [is_personalised(resolve(load(name))) for name in names]
     [False, False, True, True]
     """
     return bool(rule_of(recipe, "procedure").rule.several_models)
@@ -186,8 +189,8 @@ def shared_text(lead: Mapping[str, Any]) -> str:
     )
     return (
         f"{lead['data']['use']}, {lead['partition']['use']}{f' ({inside})' if inside else ''}, "
-        f"K = {lead['data']['clients']}, m = {lead['run']['clients_per_round']}, {lead['run']['rounds']} rounds, "
-        f"model {lead['model']['use']}"
+        f"K = {lead['data']['clients']}, m = {lead['run']['clients_per_round']}, "
+        f"{lead['run']['rounds']} rounds, model {lead['model']['use']}"
     )
 
 
@@ -195,7 +198,7 @@ def training_note(recipes: Mapping[str, Mapping[str, Any]]) -> str:
     """What differs in the local training of these methods (label -> recipe), "" if nothing does.
 
     >>> training_note({one.label: one.recipe for one in line_up(["fedavgm", "fedcor", "fedadam"])})
-    "clients' own training differs, so accuracy may too: epochs 1 (fedavgm), 3 (fedcor), 5 (fedadam); ..."
+    "clients' own training differs, so accuracy may too: epochs 1 (fedavgm), 3 (fedcor), ..."
     """
     tables = {label: recipe.get("local", {}) for label, recipe in recipes.items()}
     parts = []

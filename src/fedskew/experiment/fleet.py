@@ -2,8 +2,9 @@
 
 ::
 
-    server_app.py   serve(grid, context, task, FOLDER)     plays fedskew.loop.federation.run over the fleet, checkpoint every round
-    client_app.py   app = client_app(task, FOLDER)         answers with this client's own data
+    server_app.py   serve(grid, context, task, FOLDER)   plays fedskew.loop.federation.run
+                                                         over the fleet, checkpoint every round
+    client_app.py   app = client_app(task, FOLDER)       answers with this client's own data
 
 Settings come from Flower's run configuration (``[tool.flwr.app.config]`` and ``flwr run
 --run-config``), see :data:`DEFAULTS`; ``recipe`` is a file beside the app, so that both sides hold
@@ -67,7 +68,8 @@ DEFAULTS: dict[str, Any] = {
 def read_settings(config: Mapping[str, Any], folder: Path) -> FleetSettings:
     """The recipe and the seed behind a run configuration; both sides read them alike.
 
-    >>> read_settings({"recipe": "fedavg", "set": "run.rounds=3; local.lr=0.2"}, Path(".")).recipe["run"]["rounds"]
+    >>> config = {"recipe": "fedavg", "set": "run.rounds=3; local.lr=0.2"}
+    >>> read_settings(config, Path(".")).recipe["run"]["rounds"]
     3
     """
     for key in config:
@@ -95,7 +97,7 @@ def _folder(settings: FleetSettings) -> Path:
     return Path(str(settings.config["out"]) or Path("runs") / group / f"seed-{settings.seed}")
 
 
-# ---------------------------------------------------------------- the recipe's own data and model, divided as on one machine
+# ------------------------------- the recipe's own data and model, divided as on one machine
 
 
 @lru_cache(maxsize=1)
@@ -309,4 +311,5 @@ def say(text: str) -> None:
 def _line(record: RoundRecord) -> str:
     failed = "".join(f", client {client} {why}" for client, why in record.failures.items())
     score = "" if np.isnan(record.accuracy) else f"accuracy {record.accuracy:.4f}, "
-    return f"round {record.round}: {score}{len(record.loss)} of {len(record.loss) + len(record.failures)} replied{failed}"
+    asked = len(record.loss) + len(record.failures)
+    return f"round {record.round}: {score}{len(record.loss)} of {asked} replied{failed}"

@@ -155,8 +155,9 @@ def _alone(workers: int) -> int:
 
 
 def _check_layout(state: State | None, setting: Setting, folder: RunFolder) -> None:
-    if state is not None and state.models.shape[1] != setting.description.layout.size:
-        what = f"holds a model of {state.models.shape[1]} numbers, this one has {setting.description.layout.size}"
+    size = setting.description.layout.size
+    if state is not None and state.models.shape[1] != size:
+        what = f"holds a model of {state.models.shape[1]} numbers, this one has {size}"
         raise RunFolderError(str(folder.path), what, "Resume with the same data and model")
 
 

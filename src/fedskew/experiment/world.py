@@ -95,6 +95,7 @@ def factory_of(resolved: Mapping[str, Any], dataset: Dataset) -> Callable[[], nn
     if dataset.kind == "tokens" and options.get("vocab", dataset.vocab_size or 0) < (
         dataset.vocab_size or 0
     ):
-        what = f"{options['vocab']:,} words, but the texts of {dataset.name} are in {dataset.vocab_size:,}"
+        words = f"{options['vocab']:,} words"
+        what = f"{words}, but the texts of {dataset.name} are in {dataset.vocab_size:,}"
         raise RecipeError("model.vocab", what, f"Set model.vocab = {dataset.vocab_size}")
     return lambda: models.build(factory, shape, num_classes, **options)

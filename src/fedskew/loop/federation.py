@@ -1,5 +1,4 @@
-"""READ FIRST: the only loop. ``prepare`` once, then ``play_round`` after ``play_round``; ``run`` does
-both.
+"""READ FIRST: the only loop; ``prepare`` once, then ``play_round`` again and again, or ``run``.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Finding out who the clients are: their label mix, how far apart they are, who belongs together."""
+"""Finding out who the clients are: their label mixes, how far apart they are, their groups."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def after_round(
     runners: Sequence[Runner],
     memory: Memory,
 ) -> tuple[Params, Ints | None, Memory]:
-    """The models, everybody's slot and the procedure's memory, when it has seen the merged round."""
+    """The models, everybody's slot and the procedure's memory after it saw the merged round."""
     name, rule = setting.method.procedure.name, setting.method.procedure.rule
     home = state.home if plan.home is None else plan.home
     if not rule.looks_back:

@@ -22,13 +22,16 @@ MAX_BYTES = 4e9  # of client models held at once
 def check_room(where: str, count: int, size: int) -> None:
     """Refuse more client models than fit into memory.
 
-    >>> check_room("procedure local_only", 10_000, 1_000_000)  # doctest: +ELLIPSIS
+    >>> check_room("local_only", 10_000, 1_000_000)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    fedskew.errors.RunError: procedure local_only: 10,000 models of 1,000,000 numbers are 40.0 GB, above 4 GB. Use ...
+    fedskew.errors.RunError: local_only: 10,000 models of 1,000,000 numbers are 40.0 GB, above 4 ...
     """
     if 4.0 * count * size > MAX_BYTES:
-        what = f"{count:,} models of {size:,} numbers are {4e-9 * count * size:.1f} GB, above {MAX_BYTES / 1e9:.0f} GB"
+        what = (
+            f"{count:,} models of {size:,} numbers are {4e-9 * count * size:.1f} GB, "
+            f"above {MAX_BYTES / 1e9:.0f} GB"
+        )
         raise RunError(
             where, what, "Use fewer clients, a smaller model, or a method with one model per group"
         )

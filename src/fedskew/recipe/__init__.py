@@ -20,7 +20,20 @@ from fedskew.recipe.reading import expand, load, merge, override, read_assignmen
 from fedskew.recipe.resolving import resolve
 
 __all__ = [
-    "PLAIN_TABLES", "REGISTRIES", "Table", "check_options", "expand", "find", "fingerprint", "load", "merge",
-    "method_of", "override", "read_assignments", "resolve", "rule_of", "shipped_recipes",
+    "PLAIN_TABLES",
+    "REGISTRIES",
+    "Table",
+    "check_options",
+    "expand",
+    "find",
+    "fingerprint",
+    "load",
+    "merge",
+    "method_of",
+    "override",
+    "read_assignments",
+    "resolve",
+    "rule_of",
+    "shipped_recipes",
     "stage_options",
-]  # fmt: skip
+]

@@ -1,5 +1,6 @@
-"""Runs handed to other tools: Parquet tables, MLflow, TensorBoard. Each library is imported only
-when it is asked for.
+"""Runs handed to other tools: Parquet tables, MLflow, TensorBoard.
+
+Each library is imported only when it is asked for.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ LONGEST_PARAM = 250  # characters MLflow accepts everywhere
 
 
 def to_mlflow(comparison: Comparison, uri: str, *, experiment: str = "fedskew") -> int:
-    """Log every run (parameters, a metric per round, final scores) to an MLflow store; returns
-    the number of runs.
+    """Log every run to an MLflow store; returns the number of runs.
+
+    Parameters, a metric per round, final scores.
     """
     mlflow = _import("mlflow", "MLflow", "mlflow-skinny")
     try:
@@ -47,9 +49,7 @@ def to_mlflow(comparison: Comparison, uri: str, *, experiment: str = "fedskew") 
 
 
 def to_tensorboard(comparison: Comparison, folder: Path) -> int:
-    """Write event files, one folder per run, that ``tensorboard --logdir`` reads; returns the
-    number of runs.
-    """
+    """Write event files, a folder per run, for ``tensorboard --logdir``; returns how many runs."""
     writer_class = _import("torch.utils.tensorboard", "TensorBoard", "tensorboard").SummaryWriter
     number = 0
     for label, history in _runs(comparison):

@@ -1,5 +1,4 @@
-"""The report while runs go on: the same page on this machine's loopback address, read from the run
-folders as they grow.
+"""The report while runs go on: the same page on the loopback address, read from run folders.
 
 Nothing is computed unless a browser asks, and then at most a tenth of the time, so that watching
 does not slow the runs down.
@@ -101,7 +100,10 @@ class Watched:
         return history if history.rounds else None
 
 
-WAITING = "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=1><title>fedskew</title><p>Waiting for the first round"
+WAITING = (
+    "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=1>"
+    "<title>fedskew</title><p>Waiting for the first round"
+)
 
 
 def _handler(watched: Watched) -> type[BaseHTTPRequestHandler]:
@@ -148,9 +150,7 @@ def _handler(watched: Watched) -> type[BaseHTTPRequestHandler]:
 
 @contextmanager
 def live_page(watched: Watched, say: Callable[[str], None]) -> Iterator[str]:
-    """Serve the page on a free loopback port as long as the block runs; ``say`` is told the
-    address.
-    """
+    """Serve the page on a free loopback port during the block; ``say`` gets the address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(watched))
     server.daemon_threads = True
     thread = threading.Thread(

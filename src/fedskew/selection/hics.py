@@ -5,8 +5,10 @@ Chen, Vikalo: "Heterogeneity-Guided Client Sampling: Towards Fast and Efficient 
 Learning" (HiCS-FL), NeurIPS 2024 (arXiv 2310.00198), Algorithm 1; METHODS 4.14. With D_k the last
 update of the output bias, eqs 7, 9 and 10:
 
-    H_k = entropy(softmax(D_k / temperature)),   distance(u, k) = arccos(cos(D_u, D_k)) + penalty |H_u - H_k|  -> clusters
-    P(cluster) ~ exp(gamma_t * mean of H in it),   P(client in the cluster) ~ its examples,   gamma_t = gamma (1 - t / T)
+    H_k = entropy(softmax(D_k / temperature))
+    distance(u, k) = arccos(cos(D_u, D_k)) + penalty |H_u - H_k|  -> clusters
+    P(cluster) ~ exp(gamma_t * mean of H in it),   gamma_t = gamma (1 - t / T)
+    P(client in the cluster) ~ its examples
 
 First everybody is drawn once. This rule reads label information out of updates: the threat note of
 METHODS 8 applies.

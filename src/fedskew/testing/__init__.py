@@ -1,5 +1,4 @@
-"""For people who write selection rules: everything the loop relies on, checked in a second on
-clients that do not exist.
+"""For authors of selection rules: all the loop relies on, checked in a second on made-up clients.
 
 Nothing is trained. A :class:`World` says how many clients there are, who is there and who answers;
 its numbers are all drawn from its seed. :func:`play` lets a rule select for a few rounds, answers

@@ -1,6 +1,4 @@
-"""A rule playing in a world: its questions are answered, its choices checked, and it is told
-what it may learn from.
-"""
+"""A rule playing in a world: its questions are answered, its choices checked, results fed back."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ MAX_QUESTIONS = 8  # as in the loop
 
 @dataclass(frozen=True)
 class Played:
-    """One round of a rule: what it asked for, whom it chose, and the state the round left
-    behind.
-    """
+    """One round of a rule: what it asked for, whom it chose, and the state left behind."""
 
     round: int
     asks: tuple[Ask, ...]
@@ -78,9 +74,7 @@ def name_of(rule: Any) -> str:
 
 
 def expect(kept: object, where: str, what: str) -> None:
-    """Raise AssertionError if a promise is not kept (a plain assert would vanish under ``python
-    -O``).
-    """
+    """Raise AssertionError if a promise is not kept; an assert would vanish under ``-O``."""
     if not kept:
         raise AssertionError(f"{where}: {what}")
 
@@ -210,8 +204,9 @@ def _taught(
 
 
 def _feedback(world: World, rule: SelectionRule, view: View, ids: Ints) -> Feedback:
-    """Of the clients that answered; where nobody reports, every other round nobody answers and
-    in the rest losses are nan.
+    """Of the clients that answered.
+
+    Where nobody reports, every other round nobody answers and in the rest losses are nan.
     """
     usable = world.usable_at(view.round)
     used = ids if world.reports == "none" and view.round % 2 else ids[usable[ids]]
@@ -255,8 +250,10 @@ def _read_only(memory: Any) -> Any:
 def same_memory(one: Any, other: Any) -> bool:
     """Whether two memories hold the same, array by array, type by type.
 
-    >>> same_memory({"a": np.array([1, np.nan])}, {"a": np.array([1, np.nan])}), same_memory({"a": (1,)}, {"a": [1]})
-    (True, False)
+    >>> same_memory({"a": np.array([1, np.nan])}, {"a": np.array([1, np.nan])})
+    True
+    >>> same_memory({"a": (1,)}, {"a": [1]})
+    False
     """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return list(one) == list(other) and all(same_memory(one[key], other[key]) for key in one)

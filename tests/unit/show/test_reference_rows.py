@@ -234,7 +234,10 @@ def test_clients_without_test_sets(tmp_path):
 
 
 def test_runs_made_one_by_one_say_what_is_missing():
-    note = "without the reference rows local_only, majority_class, fine_tuned, centralised: fedskew compare makes them"
+    note = (
+        "without the reference rows local_only, majority_class, fine_tuned, centralised: "
+        "fedskew compare makes them"
+    )
     clients = {"accuracy": [1.0], "test_examples": [1]}
     personal = history("many", accuracies=(math.nan,) * 3, client_accuracy=0.7, clients=clients)
     assert Comparison.of([history("one", clients=clients), personal]).notes() == [note]

@@ -1,6 +1,4 @@
-"""Figures of a comparison for papers: learning curves with bands over seeds, and how clients are
-served (ECDF).
-"""
+"""Figures of a comparison for papers: learning curves with bands, and an ECDF over clients."""
 
 from __future__ import annotations
 
@@ -31,8 +29,9 @@ LINES = ("-", "--", ":", "-.")
 
 
 def curve_of(entry: Entry, resource: Resource) -> tuple[Floats, Floats, Floats, Floats]:
-    """(x, mean, low, high) at the evaluations all runs of a method have; the bounds are the 95 %
-    interval of the mean.
+    """(x, mean, low, high) at the evaluations all runs of a method have.
+
+    The bounds are the 95 % interval of the mean.
     """
     series = [
         (known, values, history.spent(resource)[known])
@@ -68,8 +67,9 @@ def draw_curves(
 
 
 def draw_ecdf(comparison: Comparison, *, width: float = 5.0, height: float = 3.4) -> Figure:
-    """Share of clients whose accuracy is at most a, pooled over seeds (METHODS 9.7), a line per
-    method; references grey.
+    """Share of clients whose accuracy is at most a, pooled over seeds (METHODS 9.7).
+
+    A line per method; references grey.
     """
     with drawing():
         figure = new_figure(width, height)
@@ -93,8 +93,9 @@ def draw_ecdf(comparison: Comparison, *, width: float = 5.0, height: float = 3.4
 
 
 def save_paper_figures(comparison: Comparison, folder: Path) -> list[Path]:
-    """Both figures as PNG and SVG; curves also against every other resource that all runs have
-    an account of.
+    """Both figures as PNG and SVG.
+
+    Curves also against every other resource that all runs have an account of.
     """
     figures: dict[str, Callable[[], Figure]] = {"ecdf": lambda: draw_ecdf(comparison)}
     for resource in X_LABELS:

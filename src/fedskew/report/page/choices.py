@@ -1,6 +1,4 @@
-"""Who was chosen: a raster of clients by rounds, sorted by cluster, and the plans of rounds as
-chains; small at any K.
-"""
+"""Who was chosen: clients by rounds, sorted by cluster, and plans as chains; small at any K."""
 
 from __future__ import annotations
 
@@ -44,8 +42,9 @@ class Budget:
 
 
 def raster_of(history: History, order: Order, room: Budget) -> dict[str, Any]:
-    """Share of a band's clients chosen in a span of rounds, 0 to 255, row by row in base64; up
-    to 400 clients a band is one.
+    """Share of a band's clients chosen in a span of rounds, 0 to 255, row by row in base64.
+
+    Up to 400 clients a band is one client.
     """
     size, rounds = history.num_clients, [record for record in history.rounds if record.round > 0]
     bands, columns = min(size, room.bands), min(len(rounds), room.columns)
@@ -102,8 +101,9 @@ def chains_of(history: History, room: Budget) -> dict[str, Any]:
 
 
 def _short(chains: list[list[Any]]) -> list[list[Any]]:
-    """The first chains, as many as may be drawn; a chain is never cut, unless it alone is too
-    long.
+    """The first chains, as many as may be drawn.
+
+    A chain is never cut, unless it alone is too long.
     """
     kept: list[list[Any]] = []
     for slot, clients in chains:

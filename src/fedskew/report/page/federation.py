@@ -1,6 +1,4 @@
-"""The federation card: skew figures, label heat map, map of the clients, and the order in which
-clients are drawn.
-"""
+"""The federation card: skew figures, label heat map, map of the clients, order of the clients."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ import numpy as np
 from fedskew.distance import skew_figures
 from fedskew.errors import FedskewError
 from fedskew.experiment.history import History
-from fedskew.measure.counts import Counts, settle
+from fedskew.measure.counts import Counts, drop_unused_labels
 from fedskew.measure.groups import PAPER_RULES, Grouping, group
 from fedskew.measure.measurement import Measurement, measure, signal_of
 from fedskew.measure.sources import counts_of_run
@@ -45,8 +43,9 @@ class Groups:
     cards: dict[int, dict[str, Any] | None] = field(default_factory=dict)
 
     def of(self, history: History) -> Grouping | None:
-        """FedLECC's groups of a run's clients (Clust-PSI-PFL's above a few thousand clients);
-        None without label counts.
+        """FedLECC's groups of a run's clients; None without label counts.
+
+        Above a few thousand clients Clust-PSI-PFL's.
         """
         if history.seed not in self._found:
             counts = (
@@ -119,7 +118,9 @@ def _card(history: History, groups: Groups) -> dict[str, Any] | None:
 
 def _counts(history: History) -> Counts | None:
     if history.counts is not None:
-        return settle(Counts(history.counts, history.client_names, history.class_names, "run"))
+        return drop_unused_labels(
+            Counts(history.counts, history.client_names, history.class_names, "run")
+        )
     try:  # folders written by earlier versions keep no counts: deal the data again
         return counts_of_run(history.folder)[0] if history.folder is not None else None
     except FedskewError:
@@ -133,11 +134,11 @@ def _facts(counts: Counts, found: Measurement | None) -> list[list[str]]:
     ceilings: Mapping[str, float] = (
         {} if found is None else {"hd": found.hd_ceiling, "jsd": found.jsd_ceiling}
     )
-    afls = (
-        ""
-        if found is None
-        else f"AFLS: {'sequential' if found.sequential else 'parallel'} (threshold {found.omega_threshold:.2f})"
-    )
+    afls = ""
+    if found is not None:
+        choice = "sequential" if found.sequential else "parallel"
+        afls = f"AFLS: {choice} (threshold {found.omega_threshold:.2f})"
+    classes = f"{f.classes_min} / {f.classes_mean:.1f} / {f.classes_max}"
     return [
         [
             "clients",
@@ -145,11 +146,7 @@ def _facts(counts: Counts, found: Measurement | None) -> list[list[str]]:
             f"{len(f.empty_clients)} without examples" if len(f.empty_clients) else "",
         ],
         ["examples", f"{f.num_examples:,.0f}", f"per client {sizes} (min / median / max)"],
-        [
-            "classes",
-            f"{f.num_classes}",
-            f"per client {f.classes_min} / {f.classes_mean:.1f} / {f.classes_max} (min / mean / max)",
-        ],
+        ["classes", f"{f.num_classes}", f"per client {classes} (min / mean / max)"],
         ["HD", f"{f.hd:.3f}", f"ceiling {ceilings['hd']:.3f}" if ceilings else ""],
         ["JSD", f"{f.jsd:.3f}", f"ceiling {ceilings['jsd']:.3f}" if ceilings else ""],
         ["WPSI", f"{f.wpsi:.3f}", "0 = all alike"],

@@ -1,6 +1,4 @@
-"""What the page shows, as plain values: the federation, every method's runs, the table, the
-commands.
-"""
+"""What the page shows, as plain values: the federation, every method's runs, table, commands."""
 
 from __future__ import annotations
 
@@ -44,8 +42,9 @@ def payload_of(
     live: bool = False,
     groups: Groups | None = None,
 ) -> dict[str, Any]:
-    """All of a report. ``live``: the page asks for newer values while the runs go on; ``groups``
-    are kept in between.
+    """All of a report.
+
+    ``live``: the page asks for newer values while the runs go on; ``groups`` are kept in between.
     """
     histories = [history for entry in comparison.entries for history in entry.histories]
     groups = groups or Groups()
@@ -220,10 +219,11 @@ def _reference_row(row: TableRow, metrics: Sequence[Metric]) -> dict[str, Any]:
 
 def _commands(comparison: Comparison) -> list[str]:
     """One command per method that makes its runs again from the recipe the page carries."""
-    return [
-        f"fedskew run {_file_name(entry.label)}.toml --seeds {','.join(str(history.seed) for history in entry.histories)}"
-        for entry in comparison.entries
-    ]
+    commands = []
+    for entry in comparison.entries:
+        seeds = ",".join(str(history.seed) for history in entry.histories)
+        commands.append(f"fedskew run {_file_name(entry.label)}.toml --seeds {seeds}")
+    return commands
 
 
 def _file_name(label: str) -> str:
