@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from fedskew.accounting.devices import Devices, draw_population
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 from fedskew.experiment.schedule import Job, run_all
 from fedskew.experiment.world import dataset_of, shards_of
 from fedskew.loop.federation import run, settle

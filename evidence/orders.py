@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from fedskew.accounting.traffic import total_bytes
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 from fedskew.experiment.schedule import Job, run_all
 from fedskew.recipe import load, override
 from fedskew.report.figures.style import COLOURS, drawing, new_figure, title, with_commas

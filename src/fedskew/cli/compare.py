@@ -30,7 +30,8 @@ from fedskew.compare.contenders import (
     training_note,
 )
 from fedskew.errors import RecipeError, RunError, did_you_mean
-from fedskew.experiment.history import RESOURCES, Resource, read_history
+from fedskew.experiment.figures import RESOURCES, Resource
+from fedskew.experiment.run import Run
 from fedskew.records import COMPUTED, RESULT, RUN, VERSION, no_nan, read_references
 
 out_console = Console()
@@ -117,7 +118,7 @@ def compare(
     labels = {one.fingerprint: one.label for one in contenders}
     with watching([folder for *_, folder in cells], live, labels, resource, target, references):
         run_missing(cells, workers, quiet, tuned, contenders[named:])
-    played = [read_history(folder) for *_, folder in cells if (folder / RUN).is_file()]
+    played = [Run.read(folder) for *_, folder in cells if (folder / RUN).is_file()]
     comparison = Comparison.of(played, labels, references=references)
     show(comparison, resource, target, as_json)
     if report is not None:
@@ -274,7 +275,7 @@ def show(comparison: Comparison, budget: Resource, target: float | None, as_json
             "target": target,
             "notes": list(table.notes),
         }
-        runs = [str(history.folder) for _, history in comparison.histories]
+        runs = [str(run.folder) for _, run in comparison.runs]
         scores = {
             key: [r for r in table.as_rows() if r["reference"] == (key == "references")]
             for key in ("scores", "references")

@@ -138,10 +138,9 @@ def run(
 
 def _to_target(folder: str, target: float) -> Mapping[str, Any]:
     """What it took a finished run to hold an accuracy."""
-    from fedskew.accounting.targets import to_target
-    from fedskew.records import read_rounds
+    from fedskew.experiment.run import Run
 
-    return to_target(read_rounds(Path(folder)), target).as_dict()
+    return Run.load(folder).to_target(target).as_dict()
 
 
 @contextmanager

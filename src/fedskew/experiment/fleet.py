@@ -25,7 +25,7 @@ import numpy as np
 from fedskew.accounting.devices import Devices, draw_population
 from fedskew.data import Shards
 from fedskew.errors import RecipeError, RunFolderError, did_you_mean
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 from fedskew.experiment.world import dataset_of, factory_of, shards_of
 from fedskew.loop.federation import run as play
 from fedskew.loop.federation import settle
@@ -255,7 +255,14 @@ def _finish(
     columns = _columns(fleet, state)
     rounds = read_rounds(records.path)
     layout = setting.description.layout
-    run = Run(settings.recipe, settings.seed, rounds, columns, state.models, layout, records.path)
+    run = Run(
+        settings.recipe,
+        settings.seed,
+        rounds,
+        columns,
+        records.path,
+        final_model=(state.models, layout),
+    )
     sheet.write(state.round)
     records.finish(state.models, layout, columns, run.summary())
     return run

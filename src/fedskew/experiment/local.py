@@ -19,14 +19,14 @@ from fedskew.accounting.devices import Devices, draw_population
 from fedskew.accounting.energy import meter_for
 from fedskew.data import Shards
 from fedskew.errors import RecipeError, RunError, RunFolderError
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 from fedskew.experiment.world import dataset_of, factory_of, shards_of, store_of
 from fedskew.loop.federation import run as play
 from fedskew.loop.federation import settle
 from fedskew.loop.method import Setting
 from fedskew.loop.training import score_clients
 from fedskew.recipe import load, method_of, override, resolve
-from fedskew.records import RUN, RunFolder, read_rounds
+from fedskew.records import RUN, Labels, RunFolder, read_rounds
 from fedskew.runtime.faults import Faults, FaultyRuntime
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.metered import MeteredRuntime
@@ -136,7 +136,7 @@ def _run(
             _check_layout(state, setting, folder)
             facts = {"partition": asdict(shards.train.report), "client_test": shards.client_test}
             folder.begin(facts | ({} if meter is None else {"meter": meter.name}))
-            folder.keep_labels(shards.label_counts, shards.dataset.class_names, shards.train.names)
+            folder.keep_labels(labels_of(shards))
         state, records = _play(
             setting, state, folder, resolved["run"]["checkpoint_seconds"], on_round, metered
         )
@@ -205,14 +205,19 @@ def _finish(
         setting.seed,
         records,
         columns,
-        state.models,
-        layout,
         folder.path if folder else None,
+        json.loads((folder.path / RUN).read_text()) if folder else {},
+        labels=labels_of(shards),
+        final_model=(state.models, layout),
     )
     if folder is not None:
         folder.finish(state.models, layout, columns, result.summary())
-        result = replace(result, facts=json.loads((folder.path / RUN).read_text()))
     return result
+
+
+def labels_of(shards: Shards) -> Labels:
+    """Who trains on how many examples of what."""
+    return Labels(shards.label_counts, shards.dataset.class_names, shards.train.names or ())
 
 
 def client_columns(setting: Setting, shards: Shards, state: State) -> dict[str, list[Any]]:

@@ -33,7 +33,7 @@ from fedskew.records.folder import (
     RunFolder,
     machine_facts,
 )
-from fedskew.records.labels import LABELS, labels_bytes, read_labels
+from fedskew.records.labels import LABELS, Labels, labels_bytes, read_labels
 from fedskew.records.references import COMPUTED, REFERENCES, read_references, write_references
 from fedskew.records.rounds import ROUNDS, line_of, read_rounds, record_of
 from fedskew.records.tensors import (
@@ -42,12 +42,14 @@ from fedskew.records.tensors import (
     model_bytes,
     read_checkpoint,
     read_model,
+    read_num_models,
 )
 
 __all__ = [
     "CHECKPOINT", "CLIENTS", "COMPUTED", "FINAL", "LABELS", "RECIPE", "REFERENCES", "RESULT", "ROUNDS", "RUN", "VERSION",
-    "RunFolder", "checkpoint_bytes", "disk_errors", "labels_bytes", "line_of", "machine_facts", "model_bytes",
+    "Labels", "RunFolder", "checkpoint_bytes", "disk_errors", "labels_bytes", "line_of", "machine_facts", "model_bytes",
     "no_nan", "no_none",
-    "read_checkpoint", "read_json", "read_labels", "read_model", "read_references", "read_rounds", "record_of",
+    "read_checkpoint", "read_json", "read_labels", "read_model", "read_num_models",
+    "read_references", "read_rounds", "record_of",
     "write_atomically", "write_json", "write_references",
 ]  # fmt: skip
