@@ -1,5 +1,6 @@
 """One run: make it, keep it, read it back.
 
+``driver``       plays a run, keeps it, resumes it, finishes it; wherever it is played
 ``local``        a recipe on this machine: ``run``
 ``fleet``        a recipe on a Flower fleet: ``serve`` and ``client_app``
 ``world``        a recipe's examples, dealt out to clients, and its model

@@ -152,14 +152,15 @@ class RunFolder:
         if len(whole) != path.stat().st_size:
             write_atomically(path, whole)
 
-    def begin(self, facts: Mapping[str, Any]) -> None:
-        """Write what the run is, once."""
+    def begin(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Write what the run is, once; returns what was written."""
         if not (self.path / RUN).is_file():
             identity = {"name": self.recipe["name"], "seed": self.seed, "mark": self.mark}
             # first: it makes this a run folder
             write_json(self.path / RUN, {**identity, **machine_facts(), **facts})
         if not (self.path / RECIPE).is_file():
             write_atomically(self.path / RECIPE, tomli_w.dumps(no_none(self.recipe)).encode())
+        return read_json(self.path / RUN)
 
     def keep_labels(self, labels: Labels) -> Labels:
         """Write who has how many examples of what; returns what is now kept. Clients that are not

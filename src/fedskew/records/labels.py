@@ -37,8 +37,8 @@ class Labels:
         """With the rows of the clients that ``newer`` knows; a client it does not know keeps its
         row.
 
-        >>> old, new = Labels(np.array([[1, 2], [3, 4]]), "ab"), Labels(np.array([[0, 0], [5, 6]]), "ab")
-        >>> old.updated(new).counts.tolist()
+        >>> before, now = ([[1, 2], [3, 4]], [[0, 0], [5, 6]])
+        >>> Labels(np.array(before), "ab").updated(Labels(np.array(now), "ab")).counts.tolist()
         [[1, 2], [5, 6]]
         """
         known = newer.counts.any(axis=1, keepdims=True)
