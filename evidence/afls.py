@@ -130,7 +130,7 @@ def play(
     for turn, seed, k, way in product(TURNS, range(seeds), CLASSES, PLAYED):
         recipe = RECIPES[way]
         out = folder / f"{recipe}-{turn}-k{k}-seed{seed}-rounds{rounds[turn]}-size{size}-lr{lr:g}"
-        raw = override(load(recipe), settings(k, rounds[turn], size, lr, turn))
+        raw = resolve(override(load(recipe), settings(k, rounds[turn], size, lr, turn)))
         jobs.append(Job(raw, seed, str(out), resume=out.is_dir()))
         cells.append({"turn": turn, "k": k, "seed": seed, "way": way})
 

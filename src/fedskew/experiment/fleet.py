@@ -26,8 +26,9 @@ from fedskew.data import Shards
 from fedskew.errors import RecipeError, did_you_mean
 from fedskew.experiment.driver import Backend, drive
 from fedskew.experiment.run import Run
+from fedskew.experiment.run_folders import RUNS, run_folder
 from fedskew.experiment.world import dataset_of, factory_of, population_of, shards_of
-from fedskew.recipe import fingerprint, load, override, read_assignments, resolve
+from fedskew.recipe import load, override, read_assignments, resolve
 from fedskew.records import Labels, read_json, write_json
 from fedskew.runtime.flower.client import make_client_app
 from fedskew.runtime.flower.server import FlowerRuntime, Patience
@@ -88,8 +89,8 @@ def _patience(config: Mapping[str, Any]) -> Patience:
 
 
 def _folder(settings: FleetSettings) -> Path:
-    group = f"{settings.recipe['name']}-{fingerprint(settings.recipe)[:8]}"
-    return Path(str(settings.config["out"]) or Path("runs") / group / f"seed-{settings.seed}")
+    out = str(settings.config["out"])
+    return Path(out) if out else run_folder(RUNS, settings.recipe, settings.seed)
 
 
 # ---------------------------------------------------------------- the recipe's data and model

@@ -1,14 +1,35 @@
-"""Where runs lie on disk: the run folders below some folders."""
+"""Where runs lie on disk: what a folder is called, and which run folders are below some folders."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from fedskew.errors import RunFolderError
-from fedskew.records import RUN
+from fedskew.recipe import fingerprint
+from fedskew.records import RUN, VERSION
 
 DEEPEST = 4  # folders below a given one in which runs are looked for
+
+
+RUNS = Path("runs")  # where runs lie if nobody says otherwise
+
+
+def run_folder(
+    root: Path, recipe: Mapping[str, Any], seed: int, *, of_version: bool = False
+) -> Path:
+    """The folder of one run: the same for the same resolved recipe and seed; with ``of_version``
+    another one for every version of fedskew.
+
+    >>> from fedskew.recipe import resolve
+    >>> run_folder(Path("runs"), resolve({"name": "../my rule"}), 3).as_posix()[:13]
+    'runs/_my_rule'
+    """
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", recipe["name"]).strip(".")
+    version = f"-{VERSION}" if of_version else ""
+    return root / f"{name}-{fingerprint(recipe)[:8]}{version}" / f"seed-{seed}"
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:
