@@ -226,8 +226,8 @@ def fairness_of(clients: Mapping[str, Any]) -> Fairness | None:
     """How the final models serve the clients' own test sets (METHODS 9.5), from the columns of a
     run; None if clients have none.
 
-    >>> found = fairness_of({"accuracy": [1.0, 0.5, None], "test_examples": [1, 3, 0]})
-    >>> found.weighted, found.ad, found.sdad
+    >>> served = fairness_of({"accuracy": [1.0, 0.5, None], "test_examples": [1, 3, 0]})
+    >>> served.weighted, served.ad, served.sdad
     (0.625, 0.25, 0.25)
     """
     if "accuracy" not in clients:

@@ -168,8 +168,9 @@ def fine_tuned(
             replies = runtime.train(
                 ids, model[None], start, job, seed=seed, round=FINE_TUNING_ROUND
             )
-            own = np.where(replies.ok[:, None], replies.params, model)
-            accuracy[ids] = runtime.evaluate_clients(ids, own, np.arange(len(ids)), "test").accuracy
+            tuned = np.where(replies.ok[:, None], replies.params, model)
+            scores = runtime.evaluate_clients(ids, tuned, np.arange(len(ids)), "test")
+            accuracy[ids] = scores.accuracy
     return Reference("fine_tuned", frozen(accuracy, np.float64), frozen(tests, np.int64))
 
 
