@@ -137,23 +137,6 @@ POSITIVE = {  # option -> an example of it
 }
 
 
-def simulated_seconds(population: Population, clients: Ints, passes: Ints) -> Floats:
-    """How long each client takes in simulated time: its latency, plus its pace times the examples
-    it passes over.
-
-    >>> simulated_seconds(Population(np.array([5, 6]), latency_seconds=np.array([1.0, 2.0])), np.array([1]), np.array([10]))
-    array([2.01])
-    """
-    pace = np.full(population.size, SECONDS_PER_EXAMPLE)
-    pace = pace if population.seconds_per_example is None else population.seconds_per_example
-    latency = (
-        np.zeros(population.size)
-        if population.latency_seconds is None
-        else population.latency_seconds
-    )
-    return np.asarray(latency[clients] + pace[clients] * passes, np.float64)
-
-
 def draw_population(
     num_examples: Ints,
     devices: Devices,

@@ -29,7 +29,6 @@ from fedskew.errors import FedskewError, RecipeError, RunError, did_you_mean
 from fedskew.experiment.run_folders import RUNS, run_folder
 from fedskew.recipe.schema import options_of
 from fedskew.records import RESULT, no_nan
-from fedskew.types import Stateful
 
 # Help is plain text; typer 0.20, which Flower wants, would escape its brackets for rich all the
 # same.
@@ -286,7 +285,7 @@ def _citation(function: Any) -> str:
     """The sentence of the module's docstring that names a paper: authors and title, or "Paper
     00x", up to its first stop.
     """
-    module = inspect.getmodule(function.step if isinstance(function, Stateful) else function)
+    module = inspect.getmodule(function)
     for paragraph in (inspect.getdoc(module) or "").split("\n\n")[1:3]:
         text = " ".join(paragraph.split())
         if found := re.match(
@@ -300,8 +299,6 @@ def _citation(function: Any) -> str:
 
 def _what(thing: Any) -> str:
     """The first paragraph of the module that holds one method, or of the function itself."""
-    if isinstance(thing, Stateful):
-        thing = thing.step
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
 
 

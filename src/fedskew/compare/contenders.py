@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.errors import RecipeError
-from fedskew.procedure import SEVERAL_MODELS
-from fedskew.recipe import Table, expand, find, fingerprint, load, override, resolve
-from fedskew.types import Stateful
+from fedskew.recipe import Table, expand, fingerprint, load, override, resolve, rule_of
 
 SHARED = ("data", "partition", "devices", "faults")
 SHARED_RUN = ("rounds", "clients_per_round", "evaluate_every")
@@ -143,12 +141,7 @@ def is_personalised(recipe: Mapping[str, Any]) -> bool:
     >>> [is_personalised(resolve(load(name))) for name in names]
     [False, False, True, True]
     """
-    use = recipe["procedure"]["use"]
-    # somebody's own: one that makes models, or sends clients from one to another
-    rule = find("procedure", use)
-    return use in SEVERAL_MODELS or (
-        isinstance(rule, Stateful) and (rule.begin is not None or rule.rehome is not None)
-    )
+    return bool(rule_of(recipe, "procedure").rule.several_models)
 
 
 def add_references(contenders: Sequence[Contender]) -> tuple[list[Contender], Contender]:

@@ -9,11 +9,12 @@ the same selection.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from fedskew.errors import RunError
-from fedskew.types import Chain, Ints, Memory, Params, Plan, Stateful, View
+from fedskew.types import Chain, Ints, Memory, Params, Plan, ProcedureRule, View
 
 MAX_BYTES = 4e9  # of client models held at once
 
@@ -33,17 +34,21 @@ def check_room(where: str, count: int, size: int) -> None:
         )
 
 
-def begin(fresh: Callable[[int], Params], size: int) -> Params:
-    """(K, D) the same first model for everyone."""
-    first = fresh(0)
-    check_room("procedure local_only", size, len(first))
-    return np.repeat(first[None], size, axis=0)
-
-
-def step(memory: Memory, ids: Ints, view: View, rng: np.random.Generator) -> tuple[Plan, Memory]:
+@dataclass(frozen=True)
+class LocalOnly(ProcedureRule):
     """Slot k is client k's; no model goes down or up."""
-    chains = tuple(Chain(int(client), (int(client),)) for client in ids)
-    return Plan(chains, home=np.arange(view.size), models_down=0, models_up=0), memory
 
+    several_models = True
 
-local_only = Stateful(step, begin=begin)
+    def begin(self, fresh: Callable[[int], Params], size: int) -> Params:
+        """(K, D) the same first model for everyone."""
+        first = fresh(0)
+        check_room("procedure local_only", size, len(first))
+        return np.repeat(first[None], size, axis=0)
+
+    def plan(
+        self, memory: Memory, ids: Ints, view: View, rng: np.random.Generator
+    ) -> tuple[Plan, Memory]:
+        """Everybody on its own model."""
+        chains = tuple(Chain(int(client), (int(client),)) for client in ids)
+        return Plan(chains, home=np.arange(view.size), models_down=0, models_up=0), memory

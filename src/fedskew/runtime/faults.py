@@ -45,7 +45,8 @@ class Faults:
     slow_factor: float = 10.0  # how much slower they are
     # simulated compute time, where the population does not give its own
     seconds_per_example: float = 0.001
-    deadline_seconds: float = 0.0  # simulated; 0 = none. Later replies are not used
+    # simulated; 0 = none. The loop does not use answers that would come later (fedskew.loop.timing)
+    deadline_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("available", "dropout", "nan", "inf", "wrong_shape", "slow_share"):
@@ -144,8 +145,8 @@ class FaultyRuntime:
         round: int,
         corrections: Params | None = None,
     ) -> Replies:
-        """Train those who will answer in time, then damage some answers."""
-        fates = [self._fate(int(client), job, round) for client in clients]
+        """Train those who will answer, then damage some answers."""
+        fates = [self._fate(int(client), round) for client in clients]
         useful = [
             i for i, fate in enumerate(fates) if fate not in ("dropped out", "missed the deadline")
         ]
@@ -167,26 +168,16 @@ class FaultyRuntime:
         ]
         return collect(replies, models.shape[1])
 
-    def _fate(self, client: int, job: LocalJob, round: int) -> str:
+    def _fate(self, client: int, round: int) -> str:
         f = self._faults
         silent, corrupt = stream(self._seed, "faults", client, round).random(2)
         if silent < f.dropout:
             return "dropped out"
-        if f.deadline_seconds and self._simulated_seconds(client, job) > f.deadline_seconds:
-            return "missed the deadline"
         for kind, chance in (("nan", f.nan), ("inf", f.inf), ("wrong shape", f.wrong_shape)):
             if corrupt < chance:
                 return kind
             corrupt -= chance
         return ""
-
-    def _simulated_seconds(self, client: int, job: LocalJob) -> float:
-        given = self._population.seconds_per_example
-        pace = self._faults.seconds_per_example if given is None else float(given[client])
-        examples = job.max_examples or int(self._population.num_examples[client])
-        return (
-            job.epochs * examples * pace * (self._faults.slow_factor if self._slow[client] else 1.0)
-        )
 
     def evaluate(self, models: Params) -> Scores:
         """As the inner runtime."""

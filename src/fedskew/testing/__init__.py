@@ -19,7 +19,7 @@ AssertionError: worst_first in World(available='some'), round 1: chose [1, 2] wh
 ...     return there[np.argsort(-known, kind="stable")][: view.budget]
 >>> check_selection(worst_first)
 
-A rule that remembers is checked with its ``Stateful``; options are passed on:
+A rule that remembers is given as its class; options are passed on:
 ``check_selection(my_rule, temperature=2.0)``.
 """
 
