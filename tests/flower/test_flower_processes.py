@@ -15,7 +15,7 @@ from fedskew.deploy.flower_cli import list_runs
 from fedskew.deploy.local_fleet import read_fleet
 from fedskew.deploy.traffic import compare
 from fedskew.experiment.local import run
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 
 SMALL = {"data.clients": 4, "run.rounds": 5, "run.clients_per_round": 2, "local.epochs": 1}
 RECIPES = {

@@ -22,7 +22,7 @@ from fedskew.deploy.keys import make_certificates, make_node_key
 from fedskew.deploy.local_fleet import read_fleet, supernode_command
 from fedskew.deploy.processes import start, stop
 from fedskew.errors import RunError, RunFolderError
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 
 SMALL = {"data.clients": 3, "run.rounds": 1, "run.clients_per_round": 3, "data.client_test": "none"}
 

@@ -24,8 +24,7 @@ import numpy as np
 from fedskew.accounting.fairness import Fairness, fairness
 from fedskew.data import Shards
 from fedskew.errors import RunError
-from fedskew.experiment.history import History, history_of
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 from fedskew.experiment.world import dataset_of, factory_of, shards_of, store_of
 from fedskew.recipe import method_of
 from fedskew.records import COMPUTED, read_references, write_references
@@ -107,7 +106,7 @@ def with_references(
     model: Callable[[], nn.Module] | None = None,
     clients: Any = None,
     on_row: Callable[[str], None] | None = None,
-) -> History:
+) -> Run:
     """The run with its reference rows, for :meth:`fedskew.Comparison.of`.
 
     If the run has a folder each row is kept there as soon as it is known, and none is computed
@@ -125,7 +124,7 @@ def with_references(
         kept = {**kept, name: _columns(result, name, model, shards)}
         if result.folder is not None:
             write_references(result.folder, kept)
-    return replace(history_of(result), references=kept)
+    return replace(result, references=kept)
 
 
 def _columns(
@@ -169,8 +168,8 @@ def fine_tuned(
             replies = runtime.train(
                 TrainOrder(ids, model[None], start, job, seed=seed, round=FINE_TUNING_ROUND)
             )
-            own = np.where(replies.ok[:, None], replies.params, model)
-            scores = runtime.score(ScoreOrder(ids, own, np.arange(len(ids)), "test"))
+            tuned = np.where(replies.ok[:, None], replies.params, model)
+            scores = runtime.score(ScoreOrder(ids, tuned, np.arange(len(ids)), "test"))
             accuracy[ids] = scores.accuracy
     return Reference("fine_tuned", frozen(accuracy, np.float64), frozen(tests, np.int64))
 

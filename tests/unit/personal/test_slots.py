@@ -282,7 +282,7 @@ def test_global_and_client_figures_stand_side_by_side():
     assert result.client_evaluations[-1][1] == pytest.approx(result.evaluations[-1][1], abs=1e-12)
     summary = result.summary()
     assert summary["client_accuracy"]["weighted"] == pytest.approx(
-        summary["final_accuracy"], abs=1e-12
+        summary["last_accuracy"], abs=1e-12
     )
     assert summary["client_accuracy"]["excluded"] == 0
 

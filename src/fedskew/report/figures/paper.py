@@ -11,7 +11,7 @@ import numpy as np
 from fedskew.compare.comparison import Comparison
 from fedskew.compare.estimates import mean_interval
 from fedskew.compare.ranking import Entry
-from fedskew.experiment.history import Resource
+from fedskew.experiment.figures import Resource
 from fedskew.report.figures.style import COLOURS, SOFT, drawing, new_figure, save, short
 from fedskew.types import Floats
 
@@ -33,19 +33,13 @@ def curve_of(entry: Entry, resource: Resource) -> tuple[Floats, Floats, Floats, 
 
     The bounds are the 95 % interval of the mean.
     """
-    series = [
-        (known, values, history.spent(resource)[known])
-        for history in entry.histories
-        for known, values, _ in [history.evaluated]
-    ]
-    length = min(len(known) for known, *_ in series)
-    x = np.mean([spent[:length] for *_, spent in series], axis=0)
-    found = [
-        mean_interval(column) for column in np.array([values[:length] for _, values, _ in series]).T
-    ]
-    low = np.array([f.mean if np.isnan(f.low) else f.low for f in found])
-    high = np.array([f.mean if np.isnan(f.high) else f.high for f in found])
-    return x, np.array([f.mean for f in found]), low, high
+    length = min(len(run.curve.positions) for run in entry.runs)
+    spent = [run.spent(resource)[run.curve.positions[:length]] for run in entry.runs]
+    columns = np.array([run.curve.accuracy[:length] for run in entry.runs]).T
+    means = [mean_interval(column) for column in columns]
+    low = np.array([m.mean if np.isnan(m.low) else m.low for m in means])
+    high = np.array([m.mean if np.isnan(m.high) else m.high for m in means])
+    return np.mean(spent, axis=0), np.array([m.mean for m in means]), low, high
 
 
 def draw_curves(
@@ -81,7 +75,7 @@ def draw_ecdf(comparison: Comparison, *, width: float = 5.0, height: float = 3.4
         ]
         for entry, (colour, line) in looks + beside:
             values = np.concatenate(
-                [np.array(h.clients.get("accuracy", []), np.float64) for h in entry.histories]
+                [np.array(r.clients.get("accuracy", []), np.float64) for r in entry.runs]
             )
             values = np.sort(values[~np.isnan(values)])
             if len(values):

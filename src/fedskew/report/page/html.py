@@ -11,7 +11,7 @@ from typing import Any
 
 from fedskew.compare.comparison import Comparison
 from fedskew.errors import DataError
-from fedskew.experiment.history import Resource
+from fedskew.experiment.figures import Resource
 from fedskew.measure.payload import plain
 from fedskew.report.page.payload import payload_of
 
