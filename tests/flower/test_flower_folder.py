@@ -119,6 +119,8 @@ def test_the_folder_of_a_fleet_is_that_of_one_machine(name: str, tmp_path: Path)
     for file in local:
         assert fleet[file] == local[file], file
     assert len(local["rounds.jsonl"]) == 4
+    failures = {why for record in local["rounds.jsonl"] for why in record["failures"].values()}
+    assert bool(failures) == (name == "faults")
     assert np.isfinite(local["result.json"]["simulated_seconds"])
 
 

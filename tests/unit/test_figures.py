@@ -101,9 +101,9 @@ def test_a_personalised_run_reaches_targets_with_its_clients_accuracy(personal):
 def test_a_method_that_splits_up_later_has_no_global_accuracy_in_the_end():
     """CFL begins with one model: what that scored before the split is not its final accuracy."""
     settings = {
-        **SMALL, "run.rounds": 4, "run.clients_per_round": 12,
-        "procedure.min_round": 2, "procedure.gamma": 0.0,
+        **SMALL, "run.rounds": 4, "run.clients_per_round": 12, "procedure.min_round": 2,
         "procedure.eps_mode": "absolute", "procedure.eps1": 100.0, "procedure.eps2": 0.0,
+        "procedure.gamma": 0.0,
     }  # fmt: skip
     result = run("cfl", settings=settings, workers=1)
     assert not math.isnan(result.rounds[1].accuracy)
