@@ -190,11 +190,11 @@ def _try(memory: Memory, view: View, pilot_rounds: int, required_loss: float) ->
 
 def reported_loss(view: View) -> float:
     """Mean, by examples, of what the clients of the round before reported; nan if none did."""
-    told = (view.last_selected == view.round - 1) & np.isfinite(view.loss)
-    sizes = view.population.num_examples[told]
+    reported = (view.last_selected == view.round - 1) & np.isfinite(view.loss)
+    sizes = view.population.num_examples[reported]
     return (
-        float(np.average(view.loss[told], weights=np.maximum(sizes, 1)))
-        if told.any()
+        float(np.average(view.loss[reported], weights=np.maximum(sizes, 1)))
+        if reported.any()
         else float("nan")
     )
 

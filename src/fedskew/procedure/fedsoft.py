@@ -172,12 +172,12 @@ def draw_clients(importance: Floats, count: int, rng: np.random.Generator) -> Bo
     """
     drawn = np.zeros(importance.T.shape, np.bool_)
     for centre, mass in enumerate(importance.T):
-        there = np.flatnonzero(mass > 0)
-        few = len(there) <= count
+        willing = np.flatnonzero(mass > 0)
+        few = len(willing) <= count
         drawn[
             centre,
-            there
+            willing
             if few
-            else rng.choice(there, count, replace=False, p=mass[there] / mass[there].sum()),
+            else rng.choice(willing, count, replace=False, p=mass[willing] / mass[willing].sum()),
         ] = True
     return drawn

@@ -173,11 +173,11 @@ def _gains(offsets: Floats, weights: Floats, group_of: Ints, client: int) -> Flo
     members = np.eye(int(group_of.max()) + 1)[group_of]
     sums, mass = members.T @ offsets, members.T @ weights
     worth = np.square(sums).sum(axis=1) / np.square(mass)
-    own, lighter = group_of[client], weights - weights[client]
+    home, lighter = group_of[client], weights - weights[client]
     moved = offsets - offsets[client]
-    here = np.square(sums[own] + moved).sum(axis=1) / np.square(mass[own] + lighter)
-    there = np.square(sums[group_of] - moved).sum(axis=1) / np.square(mass[group_of] - lighter)
-    return np.where(group_of == own, 0.0, worth[own] + worth[group_of] - here - there)
+    here = np.square(sums[home] + moved).sum(axis=1) / np.square(mass[home] + lighter)
+    elsewhere = np.square(sums[group_of] - moved).sum(axis=1) / np.square(mass[group_of] - lighter)
+    return np.where(group_of == home, 0.0, worth[home] + worth[group_of] - here - elsewhere)
 
 
 # ---------------------------------------------------------------- how many
@@ -231,14 +231,14 @@ def link(ids: Ints, order: Ints, group_of: Ints, *, relay: Relay, broken: Broken
     [(3, 0), (1, 2)]
     """
     place = {int(client): i for i, client in enumerate(ids)}
-    found = [
+    members = [
         tuple(int(c) for c in order[group_of == group])
         for group in range(int(group_of.max(initial=-1)) + 1)
     ]
-    found.sort(key=lambda clients: min(place[c] for c in clients))
-    passed_on = any(len(clients) > 1 for clients in found)
+    members.sort(key=lambda clients: min(place[c] for c in clients))
+    passed_on = any(len(clients) > 1 for clients in members)
     return Plan(
-        tuple(Chain(0, clients) for clients in found),
+        tuple(Chain(0, clients) for clients in members),
         relay=relay if passed_on else "server",
         broken=broken,
     )

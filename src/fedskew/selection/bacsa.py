@@ -66,22 +66,28 @@ def bacsa(
         raise RecipeError(
             "selection.gamma", f"{gamma} is negative", "Give 0 or more, for example 0.1"
         )
-    signal, there = signal_of(view, "bacsa"), np.flatnonzero(view.available)
-    m = min(view.budget, len(there))
-    rows, aim = signal.rows[there], target_of(signal, target)
-    quality = channel_quality(view, there) if use_snr else np.ones(len(there))
-    cost = unfairness(objective, gamma, view, there, quality)
+    signal, candidates = signal_of(view, "bacsa"), np.flatnonzero(view.available)
+    m = min(view.budget, len(candidates))
+    rows, aim = signal.rows[candidates], target_of(signal, target)
+    quality = channel_quality(view, candidates) if use_snr else np.ones(len(candidates))
+    cost = unfairness(objective, gamma, view, candidates, quality)
     if objective == "literal":
         problem = _literal(rows, aim, cost, m)
     else:
-        mass = view.population.num_examples[there] if weights == "examples" else np.ones(len(there))
+        mass = (
+            view.population.num_examples[candidates]
+            if weights == "examples"
+            else np.ones(len(candidates))
+        )
         problem = pose(
             rows,
             target=aim,
             weights=np.maximum(mass, 1),
             cost=cost * (m if objective == "penalty_raw" else 1),
         )
-    return there[solve(problem, m, rng, solver=solver, restarts=restarts, where="selection bacsa")]
+    return candidates[
+        solve(problem, m, rng, solver=solver, restarts=restarts, where="selection bacsa")
+    ]
 
 
 def signal_of(view: View, rule: str) -> Signal:

@@ -51,16 +51,16 @@ def fed_cbs(
         raise RecipeError(
             "selection.exploration", f"{exploration} is negative", "Give 0 or more, for example 1"
         )
-    there = np.flatnonzero(view.available)
-    m = min(view.budget, len(there))
+    candidates = np.flatnonzero(view.available)
+    m = min(view.budget, len(candidates))
     if m == 0:
-        return there
-    sizes = np.maximum(view.signal.num_examples[there], QCID_FLOOR)
-    counts = view.signal.rows[there] * sizes[:, None]
-    bonus = np.sqrt(3 * np.log(view.round) / (2 * (1.0 + view.times_selected[there])))
+        return candidates
+    sizes = np.maximum(view.signal.num_examples[candidates], QCID_FLOOR)
+    counts = view.signal.rows[candidates] * sizes[:, None]
+    bonus = np.sqrt(3 * np.log(view.round) / (2 * (1.0 + view.times_selected[candidates])))
     groups, worth = draw_groups(counts, sizes, exploration * bonus, m, draws, rng)
     best: Ints = groups[int(np.argmin(worth))]
-    return there[best]
+    return candidates[best]
 
 
 def draw_groups(
