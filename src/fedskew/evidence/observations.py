@@ -21,9 +21,10 @@ Where = Mapping[str, Any]  # axis -> the label, or a list of labels
 class Observation:
     """One row of one cell."""
 
-    labels: Labels
+    labels: Labels  # the seed is one of them
     seed: int
     row: Row
+    beside: bool = False  # a reference: what could be had without the method of its cell
 
     def number(self, figure: str) -> float:
         """One of its figures; nan where it has none."""
@@ -32,12 +33,18 @@ class Observation:
 
 
 def observations(results: Results) -> list[Observation]:
-    """Every row of every cell, in the order of the study."""
-    return [
-        Observation({**cell.labels, **row.get("of", {})}, cell.seed, row)
+    """Every row of every cell, in the order of the study; references come last."""
+    found = [
+        Observation(
+            labels={"seed": str(cell.seed), **cell.labels, **row.get("of", {})},
+            seed=cell.seed,
+            row=row,
+            beside=any(axis in cell.labels for axis in row.get("of", {})),
+        )
         for cell in results.cells
         for row in cell.rows
     ]
+    return sorted(found, key=lambda row: row.beside)
 
 
 def select(rows: Sequence[Observation], where: Where) -> list[Observation]:

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedskew.evidence.figures import Figure, draw, read_figure
+from fedskew.evidence.figures import draw, read_figure
+from fedskew.evidence.kinds_of_figures import Figure
 from fedskew.evidence.observations import Observation, observations
 from fedskew.evidence.playing import plugin
 from fedskew.evidence.results import Results, State
@@ -64,7 +65,8 @@ def _part(study: Study, raw: Mapping[str, Any], rows: Sequence[Observation]) -> 
         return _table(study, raw["table"], rows)
     if "figure" in raw:
         figure = read_figure(f"{study.name}, figure", raw["figure"])
-        return f"![{figure.title or figure.file}]({figure.file})"
+        image = f"![{figure.title or figure.file}]({figure.file})"
+        return "\n\n".join(text.strip() for text in (image, figure.caption) if text)
     if raw["section"] == "reading":
         return _reading(study)
     return str(plugin(study.folder, str(raw["section"]))(rows))
@@ -91,17 +93,27 @@ def _marks(study: Study, state: State) -> list[str]:
     total = len(state.current) + len(state.older) + len(state.missing)
     marks = []
     if state.older:
-        what = [*state.changed[:LONGEST_LIST], *["…"][: len(state.changed) > LONGEST_LIST]]
         marks.append(
-            f"> **Made with an older version.** What decides the numbers has changed since for "
-            f"{len(state.older)} of {total} cells ({', '.join(what)}). "
-            f"`{command_of(study)}` makes them again."
+            f"> **Made with an older version**: {len(state.older)} of {total} cells. "
+            f"{_why(state)} `{command_of(study)}` makes them again."
         )
     if state.missing:
         marks.append(f"> **Not complete.** {len(state.missing)} of {total} cells are missing.")
     if study.scale != "full":
-        marks.append(f"> **Scale: {study.scale}.** {study.scale_note}".rstrip())
+        marks.append(
+            f"> **Scale: {study.scale}.** The text is about the full study, the numbers are not. "
+            f"{study.scale_note}".rstrip()
+        )
     return marks
+
+
+def _why(state: State) -> str:
+    """What has changed since."""
+    shown = list(state.changed[:LONGEST_LIST])
+    if len(state.changed) > LONGEST_LIST:
+        shown.append(f"{len(state.changed) - LONGEST_LIST} more")
+    unknown = "" if state.changed else "What they were made of was not recorded then."
+    return f"Changed since: {', '.join(shown)}." if shown else unknown
 
 
 def command_of(study: Study) -> str:

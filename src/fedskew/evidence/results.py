@@ -101,7 +101,7 @@ def is_current(cell: Cell, done: Finished, parts: Parts) -> bool:
 
 def _changes(cell: Cell, done: Finished, now: Parts, code: Mapping[str, Parts]) -> Iterable[str]:
     if done.fingerprint is None or done.code is None:
-        return ["not recorded what they were made with"]
+        return []  # made before this was recorded
     then = code.get(done.code, {})
     rooms = [room for room in {**then, **now} if then.get(room) != now.get(room)]
     return rooms + (["recipe"] if done.fingerprint != cell.fingerprint else [])

@@ -18,10 +18,10 @@ from fedskew.errors import StudyError, did_you_mean
 
 FILE = "study.toml"
 SCALES = ("full", "reduced", "smoke")
-STUDY_KEYS = ("title", "summary", "publish", "set", "grid", "scale", "page")
+STUDY_KEYS = ("title", "summary", "publish", "set", "axes", "grid", "scale", "page")
 GRID_KEYS = (
-    *("name", "seeds", "axes", "set", "labels", "recipe", "measure", "figures"),
-    *("keep", "target", "references"),
+    *("name", "seeds", "over", "only", "axes", "set", "labels", "recipe", "measure"),
+    *("figures", "keep", "target", "references"),
 )
 SCALE_KEYS = ("note", "seeds", "set", "only")
 PART_KEYS = ("text", "table", "figure", "section")
@@ -93,7 +93,7 @@ def read_study(folder: Path, scale: str | None = None) -> Study:
     published = str(raw.get("publish", "full"))
     chosen = scale or published
     change = _scale(str(path), raw, chosen)
-    grids = [_grid(f"{path}, grid", g, raw.get("set", {})) for g in _required(path, raw, "grid")]
+    grids = [_grid(f"{path}, grid", grid, raw) for grid in _required(path, raw, "grid")]
     return Study(
         name=folder.name,
         folder=folder,
@@ -136,15 +136,15 @@ def _required(path: Path, raw: Mapping[str, Any], key: str) -> Any:
 # ---------------------------------------------------------------- grids
 
 
-def _grid(where: str, raw: Mapping[str, Any], settings: Changes) -> Grid:
+def _grid(where: str, raw: Mapping[str, Any], study: Mapping[str, Any]) -> Grid:
     _check(where, raw, GRID_KEYS)
     where = f"{where} {raw.get('name', '')}".rstrip()
     _check(f"{where}, keep", dict.fromkeys(raw.get("keep", ())), KEEP)
     grid = Grid(
         name=str(raw.get("name", "")),
         seeds=_seeds(where, raw.get("seeds", (0,))),
-        axes=tuple(_axis(f"{where}, axis {n}", n, v) for n, v in raw.get("axes", {}).items()),
-        changes={**settings, **raw.get("set", {})},
+        axes=_axes(where, raw, study.get("axes", {})),
+        changes={**study.get("set", {}), **raw.get("set", {})},
         labels=raw.get("labels", {}),
         recipe=raw.get("recipe", "fedavg"),
         measure=raw.get("measure", ""),
@@ -162,6 +162,17 @@ def _seeds(where: str, raw: Any) -> tuple[int, ...]:
     if not isinstance(raw, list | tuple) or not raw or not all(isinstance(s, int) for s in raw):
         raise StudyError(where, f"seeds are {raw!r}", "Give a list of numbers: seeds = [0, 1, 2]")
     return tuple(raw)
+
+
+def _axes(where: str, raw: Mapping[str, Any], shared: Mapping[str, Any]) -> tuple[Axis, ...]:
+    """A grid's own axes, or those that ``over`` names: its own, or of the whole study."""
+    known = {**shared, **raw.get("axes", {})}
+    names = raw.get("over", list(raw.get("axes", {})))
+    for name in names:
+        if name not in known:
+            raise StudyError(where, f"there is no axis '{name}'", did_you_mean(str(name), known))
+    axes = [_axis(f"{where}, axis {name}", name, known[name]) for name in names]
+    return tuple(_only(axis, _labels(raw.get("only", {}))) for axis in axes)
 
 
 def _axis(where: str, name: str, raw: Any) -> Axis:
@@ -194,7 +205,7 @@ def _scale(where: str, raw: Mapping[str, Any], scale: str) -> Mapping[str, Any]:
 
 def _at_scale(where: str, grids: Sequence[Grid], change: Mapping[str, Any]) -> tuple[Grid, ...]:
     """The grids with the scale's seeds and settings, and only the labels it keeps."""
-    only = {name: tuple(map(str, labels)) for name, labels in change.get("only", {}).items()}
+    only = _labels(change.get("only", {}))
     seeds = _seeds(where, change["seeds"]) if "seeds" in change else None
     kept = [
         replace(smaller, seeds=seeds or grid.seeds, top=change.get("set", {}))
@@ -212,6 +223,11 @@ def _reduced(grid: Grid, only: Mapping[str, Collection[str]]) -> Grid | None:
         return None
     axes = tuple(_only(axis, only) for axis in grid.axes)
     return replace(grid, axes=axes) if all(axis.values for axis in axes) else None
+
+
+def _labels(raw: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+    """Axis -> the labels that are kept."""
+    return {name: tuple(map(str, labels)) for name, labels in raw.items()}
 
 
 def _only(axis: Axis, only: Mapping[str, Collection[str]]) -> Axis:
