@@ -11,7 +11,7 @@ from typing import Any
 
 from fedskew.evidence.figures import draw, read_figure
 from fedskew.evidence.kinds_of_figures import Figure
-from fedskew.evidence.observations import Observation, observations
+from fedskew.evidence.observations import Observation, observations, select
 from fedskew.evidence.playing import plugin
 from fedskew.evidence.results import Results, State
 from fedskew.evidence.study import Study
@@ -65,6 +65,8 @@ def _part(study: Study, raw: Mapping[str, Any], rows: Sequence[Observation]) -> 
         return _table(study, raw["table"], rows)
     if "figure" in raw:
         figure = read_figure(f"{study.name}, figure", raw["figure"])
+        if not select(rows, figure.where):
+            return ""  # nothing of it at this scale
         image = f"![{figure.title or figure.file}]({figure.file})"
         return "\n\n".join(text.strip() for text in (image, figure.caption) if text)
     if raw["section"] == "reading":

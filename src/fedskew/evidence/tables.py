@@ -27,6 +27,7 @@ class Table:
     note: str = ""
     where: Where = field(default_factory=dict)
     heads: Sequence[str] = ()  # of the rows' axes; by default their names
+    count: bool = False  # a column that says how many seeds there are
     across: str = ""
     join: str = " / "
     bold: str = ""  # "min" or "max": which of a line
@@ -48,6 +49,11 @@ class Line:
         """How ``study.toml`` calls it."""
         return ", ".join(self.labels)
 
+    def heads(self, table: Table) -> list[str]:
+        """What stands at its left."""
+        seeds = len({row.seed for row in self.rows})
+        return [*self.labels, *([str(seeds)] if table.count else [])]
+
 
 def read_table(where: str, raw: Mapping[str, Any]) -> Table:
     """A table as it stands in ``study.toml``, checked."""
@@ -67,10 +73,8 @@ def table_text(table: Table, everything: Sequence[Observation]) -> str:
         return ""
     across = values_of(rows, table.across) if table.across else []
     titles = across or [column.title or column.figure for column in table.columns]
-    content = [
-        [*(table.heads or table.rows), *titles],
-        ["---"] * len(table.rows) + ["---:"] * len(titles),
-    ]
+    heads = [*(table.heads or table.rows), *(["seeds"] if table.count else [])]
+    content = [[*heads, *titles], ["---"] * len(heads) + ["---:"] * len(titles)]
     for line in lines:
         content += _wide(table, line, across, rows) if across else [_plain(table, line, everything)]
     return "\n".join("| " + " | ".join(fields) + " |" for fields in content)
@@ -96,7 +100,7 @@ def _plain(table: Table, line: Line, everything: Sequence[Observation]) -> list[
         else field_text(column, place, line.rows, everything)
         for column in table.columns
     ]
-    return [*line.labels, *texts]
+    return [*line.heads(table), *texts]
 
 
 # ---------------------------------------------------------------- a column per label of an axis
@@ -114,12 +118,12 @@ def _wide(
     ]
     column = table.columns[0]
     means = [estimate(group, column.figure, factor=column.factor).mean for group in groups]
-    ours = [*line.labels, *_emphasised(table, across, means, texts)]
+    ours = [*line.heads(table), *_emphasised(table, across, means, texts)]
     if line.name not in table.paper:
         return [ours]
     theirs = [*table.paper[line.name], *[math.nan] * len(means)][: len(means)]
     gaps = [mean - number for mean, number in zip(means, theirs, strict=True)]
-    empty = [""] * (len(line.labels) - 1)
+    empty = [""] * (len(line.heads(table)) - 1)
     return [
         ours,
         [table.paper_title, *empty, *(number_text(value, column.format) for value in theirs)],
