@@ -60,7 +60,8 @@ def probe(cell: Cell) -> list[dict[str, Any]]:
         softmax = runtime.auxiliary(first[None]).class_softmax[0].mean(axis=0)
         asked = {"probe": "all", "method": "rlu", **how}
         about = runtime.describe()
-        updates, _ = head_updates(runtime, about, first, cell.seed, shards.clients, asked)
+        probed = head_updates(runtime, about, first, cell.seed, shards.clients, asked)
+    updates = probed.updates
     some = shards.train.sizes > 0  # only the uncapped Dirichlet may leave a client without examples
     assert (updates.answered == some).all()
     rows = {n: estimated(updates, method=cast(Any, n), lr=lr).rows[some] for n in SHIPPED}

@@ -69,9 +69,7 @@ def _stage_modules(recipe: Mapping[str, Any]) -> Iterator[str]:
     for stage in REGISTRIES:
         use = recipe.get(stage, {}).get("use")
         if use is not None and use != "custom":
-            rule = find(stage, use)
-            # a rule with memory is a value; what it does stands where its step is defined
-            yield getattr(rule, "step", rule).__module__
+            yield find(stage, use).__module__
 
 
 def _reached(modules: Iterable[str]) -> set[str]:

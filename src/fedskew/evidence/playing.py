@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from fedskew.errors import StudyError
 from fedskew.evidence.cells import Cell
-from fedskew.evidence.rows import Row, reference_rows, rows_of_run
+from fedskew.evidence.rows import Row, reference_rows, row_of
 from fedskew.experiment.schedule import Send
 from fedskew.records import read_json, write_json
 
@@ -57,7 +57,7 @@ class CellJob:
         return [dict(found)] if isinstance(found, Mapping) else [dict(row) for row in found]
 
     def _run(self, send: Send, clock: Clock) -> list[Row]:
-        from fedskew.experiment.local import run
+        from fedskew.experiment.local import run_resolved
         from fedskew.experiment.references import with_references
 
         def on_round(record: Any) -> None:
@@ -65,7 +65,7 @@ class CellJob:
             send("round", record)
 
         cell, grid = self.cell, self.cell.grid
-        result = run(
+        result = run_resolved(
             cell.recipe,
             seed=cell.seed,
             workers=1,
@@ -73,14 +73,14 @@ class CellJob:
             resume=True,
             on_round=on_round,
         )
-        rows = rows_of_run(result, keep=grid.keep, target=grid.target)
+        row = row_of(result, keep=grid.keep, target=grid.target)
         if grid.figures:
-            rows[0] |= plugin(cell.folder, grid.figures)(cell, result)
-        if cell.wants_references:
-            history = with_references(result, on_row=lambda name: send("row", name))
-            axis = next(axis.name for axis in grid.axes if axis.names_recipes)
-            rows += reference_rows(history, axis, grid.keep)
-        return rows
+            row |= plugin(cell.folder, grid.figures)(cell, result)
+        if not cell.wants_references:
+            return [row]
+        result = with_references(result, on_row=lambda name: send("row", name))
+        axis = next(axis.name for axis in grid.axes if axis.names_recipes)
+        return [row, *reference_rows(result, axis, grid.keep)]
 
 
 def _warm_up(cell: Cell) -> None:

@@ -2,65 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from fedskew.accounting.fairness import fairness
-from fedskew.compare.scores import client_scores, scores_of, to_target
-from fedskew.experiment.history import History, history_of
-from fedskew.experiment.result import Run
+from fedskew.compare.scores import scores_of, target_scores
+from fedskew.experiment.figures import fairness_of
+from fedskew.experiment.run import Run
 
 Row = dict[str, Any]  # figure -> a number, or a list of numbers
 
 
-def rows_of_run(result: Run, *, keep: tuple[str, ...], target: float | None) -> list[Row]:
-    """One row: the scores of ``fedskew compare``, the number of models, and what else is wanted."""
-    history = history_of(result)
-    row: Row = {**scores_of(history), "models": len(result.models)}
-    if "accuracy" in history.clients:
-        row["worst10"] = _worst10(history.clients)
+def row_of(run: Run, *, keep: tuple[str, ...], target: float | None) -> Row:
+    """The scores of ``fedskew compare``, the number of models, and what else is wanted."""
+    row: Row = {**scores_of(run), "models": run.num_models}
+    if run.fairness is not None:
+        row["worst10"] = run.fairness.worst10
     if target is not None:
-        row |= _to_target(history, target)
+        row |= _to_target(run, target)
     if "curve" in keep:
-        row |= _curve(history)
+        row |= _curve(run)
     if "clients" in keep:
-        row["clients"] = list(history.clients["accuracy"])
-    return [row]
+        row["clients"] = list(run.clients["accuracy"])
+    return row
 
 
-def reference_rows(history: History, axis: str, keep: tuple[str, ...]) -> list[Row]:
+def reference_rows(run: Run, axis: str, keep: tuple[str, ...]) -> list[Row]:
     """Rows of what could be had without the method, each with its name on the methods' axis."""
-    return [
-        {
-            "of": {axis: name.replace("_", " ")},
-            **client_scores(columns),
-            "worst10": _worst10(columns),
-            **({"clients": list(columns["accuracy"])} if "clients" in keep else {}),
-        }
-        for name, columns in history.references.items()
-        if "failed" not in columns
-    ]
+    rows = []
+    for name, columns in run.references.items():
+        figures = fairness_of(columns)  # None: why there is no such row
+        if figures is not None:
+            row: Row = {
+                "of": {axis: name.replace("_", " ")},
+                "client_accuracy": figures.weighted,
+                "ad": figures.ad,
+                "sdad": figures.sdad,
+                "worst10": figures.worst10,
+            }
+            rows.append(row | ({"clients": list(columns["accuracy"])} if "clients" in keep else {}))
+    return rows
 
 
-def _worst10(columns: Mapping[str, Any]) -> float:
-    return fairness(columns["accuracy"], columns["test_examples"]).worst10
-
-
-def _to_target(history: History, target: float) -> Row:
+def _to_target(run: Run, target: float) -> Row:
     """What it took to hold an accuracy; ``missed`` is 1 where that never happened, and the rest
     a bound.
     """
-    found = to_target(history, target)
-    never = any(missed for _, missed in found.values())
-    return {**{key: spent for key, (spent, _) in found.items()}, "missed": int(never)}
+    reached = target_scores(run, target)
+    missed = any(never for _, never in reached.values())
+    return {**{key: spent for key, (spent, _) in reached.items()}, "missed": int(missed)}
 
 
-def _curve(history: History) -> Row:
+def _curve(run: Run) -> Row:
     """Accuracy at every evaluation, with rounds, simulated seconds and bytes spent until then."""
-    known, accuracies, _ = history.evaluated
+    known = run.curve.positions
     return {
-        "curve": accuracies.tolist(),
-        "rounds": history.spent("rounds")[known].astype(int).tolist(),
-        "clock": history.spent("time")[known].tolist(),
-        "traffic": history.spent("bytes")[known].tolist(),
+        "curve": run.curve.accuracy.tolist(),
+        "rounds": run.curve.rounds.tolist(),
+        "clock": run.spent("time")[known].tolist(),
+        "traffic": run.spent("bytes")[known].tolist(),
     }

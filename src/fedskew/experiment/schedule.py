@@ -19,12 +19,11 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
 from fedskew.errors import FedskewError, RunError
-from fedskew.experiment.local import run
+from fedskew.experiment.local import run_resolved
 from fedskew.experiment.references import with_references
 from fedskew.runtime.local.process import ONE_THREAD, end_with_parent
 from fedskew.runtime.local.tasks import first_line
 from fedskew.types import RoundRecord
-
 
 Send = Callable[[str, Any], None]  # ("round", a RoundRecord) or ("row", a reference row's name)
 
@@ -44,17 +43,18 @@ class Work(Protocol):
 
 @dataclass(frozen=True)
 class Job:
-    """One run: a recipe (as a dict), a seed and a folder."""
+    """One run: a resolved recipe, a seed and a folder."""
 
     recipe: Mapping[str, Any]
     seed: int
     out: str
     resume: bool = False
     references: bool = False  # then also the rows its personalised rivals are shown with
+    target: float | None = None  # then its summary also says what reaching this accuracy took
 
     def play(self, send: Send) -> Mapping[str, Any]:
         """The run's summary."""
-        result = run(
+        result = run_resolved(
             self.recipe,
             seed=self.seed,
             workers=1,
@@ -64,7 +64,7 @@ class Job:
         )
         if self.references:
             with_references(result, on_row=lambda name: send("row", name))
-        return result.summary()
+        return result.summary(self.target)
 
 
 @dataclass(frozen=True)

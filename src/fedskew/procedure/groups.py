@@ -4,7 +4,8 @@ or one of every cluster.
 METHODS 6.7. Group sizes differ by at most one. A group's labels are those of all its examples
 together, because a chain takes its steps, and its end is averaged, by examples:
 
-    q(G) = sum_G n_k p_k / sum_G n_k,      worth of a cut = sum over groups of |q(G) - g|^2,      g = labels of everybody
+    q(G) = sum_G n_k p_k / sum_G n_k,     g = labels of everybody
+    worth of a cut = sum over groups of |q(G) - g|^2
 
 - ``greedy`` (as Astraea fills its mediators): a random client, then again and again the client that
   brings KL(q(G), g) lowest, until the group is full. The last group gets what is left.
@@ -224,7 +225,9 @@ def link(ids: Ints, order: Ints, group_of: Ints, *, relay: Relay, broken: Broken
 
     A plan without any hand-over is the parallel one: nobody has to be told who comes next.
 
-    >>> [c.clients for c in link(np.arange(4), np.array([3, 1, 0, 2]), deal(4, 2), relay="d2d", broken="skip").chains]
+    >>> order = np.array([3, 1, 0, 2])
+    >>> plan = link(np.arange(4), order, deal(4, 2), relay="d2d", broken="skip")
+    >>> [chain.clients for chain in plan.chains]
     [(3, 0), (1, 2)]
     """
     place = {int(client): i for i, client in enumerate(ids)}

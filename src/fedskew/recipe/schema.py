@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fedskew.errors import RecipeError
-from fedskew.types import Stateful
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,6 @@ def options_of(source: Any) -> Mapping[str, Option]:
     >>> options_of(rule)
     {'d': Option(name='d', kind=<class 'int'>, default=20, required=False)}
     """
-    if isinstance(source, Stateful):
-        source = source.step
     if inspect.isclass(source) and dataclasses.is_dataclass(source):
         hints = typing.get_type_hints(source)
         return {

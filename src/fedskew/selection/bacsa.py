@@ -6,7 +6,8 @@ Learning in Wireless Healthcare Networks" (paper 001), eqs 10-11; METHODS 4.8. W
 label proportions, usually ``estimated`` (but any signal will do), u the target and m_k how often
 client k was chosen before round r,
 
-    F(S) = C * sum_c (q_c - u_c)^2 + gamma * mean over S of f_k,    q = mean of b over S,    f_k = sqrt(m_k / (r - 1) / s_k)
+    F(S) = C * sum_c (q_c - u_c)^2 + gamma * mean over S of f_k
+    q = mean of b over S,    f_k = sqrt(m_k / (r - 1) / s_k)
 
 is as small as it can be made. s_k is 1, or with ``use_snr`` (BACSA-SNR) the client's
 signal-to-noise ratio over the median one, within [0.1, 10]: a client with a good channel may be

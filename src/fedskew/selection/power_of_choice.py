@@ -30,7 +30,7 @@ from fedskew.selection.groups import highest
 from fedskew.types import AskLoss, Floats, Ints, View, needs
 
 
-@needs("loss")
+@needs(when=lambda options: ["loss"] if options["loss_source"] == "stale" else [])
 def power_of_choice(
     view: View,
     rng: np.random.Generator,

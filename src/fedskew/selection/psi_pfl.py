@@ -59,10 +59,12 @@ def psi_pfl(
 
 
 def psi_of(signal: Signal, *, eps: float = 1e-6) -> Floats:
-    """(K,) PSI_i = sum over classes of (p - g) ln((p + eps) / (g + eps)); infinite for clients
-    without known labels.
+    """(K,) PSI_i = sum over classes of (p - g) ln((p + eps) / (g + eps)).
 
-    >>> signal = Signal(np.array([[.7, .2, .1, 0], [.1, .2, .3, .4]]), np.array([10, 30]), "disclosed")
+    It is infinite for clients without known labels.
+
+    >>> rows = np.array([[.7, .2, .1, 0], [.1, .2, .3, .4]])
+    >>> signal = Signal(rows, np.array([10, 30]), "disclosed")
     >>> psi_of(signal).round(6)
     array([4.384233, 0.175327])
     """

@@ -16,13 +16,14 @@ Two paths with the same mathematics (a parity test compares both with ``torch.op
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedskew.runtime.local.flat import FlatModule
+from fedskew.runtime.local.honoured import AROUND_STEPS, Honoured, any_value, covers
 from fedskew.types import LocalJob
 
 ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8  # torch.optim.Adam's defaults
@@ -124,10 +125,24 @@ def _is_plain_linear(part: nn.Module) -> bool:
     return own.get("weight") is not None and own.get("bias") is not None
 
 
+def _cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The sum of the losses, and the gradient of their mean at the logits."""
+    log_p = torch.log_softmax(logits, 1)
+    target = y.unsqueeze(1)
+    loss = -log_p.gather(1, target).sum()
+    minus_one = torch.full_like(target, -1, dtype=torch.float32)
+    return loss, log_p.exp_().scatter_add_(1, target, minus_one).div_(len(y))
+
+
 class FusedMLPStep:
     """Plain SGD on a plain ReLU network; with weight decay, a proximal term, corrections and
     clipping if asked.
     """
+
+    HONOURED: ClassVar[Honoured] = {
+        **AROUND_STEPS,
+        **dict.fromkeys(("lr", "weight_decay", "prox_mu", "clip_norm"), any_value),
+    }
 
     def __init__(
         self,
@@ -162,13 +177,7 @@ class FusedMLPStep:
             for weight, bias in zip(self._weights[:-1], self._biases[:-1], strict=True):
                 inputs.append(torch.addmm(bias, inputs[-1], weight.t()).relu_())
             logits = torch.addmm(self._biases[-1], inputs[-1], self._weights[-1].t())
-            log_p = torch.log_softmax(logits, 1)
-            target = y.unsqueeze(1)
-            loss = -log_p.gather(1, target).sum()
-            delta = log_p.exp_()
-            delta.scatter_add_(1, target, torch.full_like(target, -1, dtype=torch.float32)).div_(
-                len(y)
-            )
+            loss, delta = _cross_entropy(logits, y)
             deltas = self._backward(inputs, delta)
             if self._clip_norm and self._bound(inputs, deltas) > self._clip_norm:
                 self._descend_clipped(inputs, deltas)
@@ -237,6 +246,6 @@ def step_for(model: FlatModule, job: LocalJob, correction: Tensor | None = None)
     gradient.
     """
     layers = linear_layers(model.module)
-    if layers is not None and job.optimizer == "sgd" and not job.momentum:
+    if layers is not None and covers(FusedMLPStep.HONOURED, job):
         return FusedMLPStep(model, layers, job, correction)
     return AutogradStep(model, job, correction)
