@@ -284,6 +284,7 @@ def _ends(setting: Setting, runners: Sequence[Runner], num_clients: int, round: 
         clients=np.array([list(r.seconds)[-1] for r in runners]),
         num_clients=num_clients,
         job=setting.method.job_at(round),
+        turns=tuple(tuple(steps for _, steps in r.work.values()) for r in runners),
     )
 
 
