@@ -360,7 +360,7 @@ def test_devices_decide_paces_rates_and_powers():
 @pytest.mark.parametrize(
     ("devices", "message"),
     [
-        ({"classes": "phones"}, "'phones' is not 'none' | 'haccs'"),
+        ({"classes": "phones"}, "unknown clock model 'phones'"),
         ({"uplink_bps": -1.0}, "devices.uplink_bps: -1.0 is not positive"),
         ({"d2d_bps": 0.0}, "devices.d2d_bps: 0.0 is not positive"),
         ({"bandwidth_hz": 1e6}, "no rate without an SNR"),
