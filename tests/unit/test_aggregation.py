@@ -1,6 +1,4 @@
-"""Server rules: what each equals when its knob is off, what it does that FedAvg does not, and
-small hand calculations.
-"""
+"""Server rules: equal to others with the knob off, different with it on, checked by hand."""
 
 from __future__ import annotations
 
@@ -216,9 +214,7 @@ LINE = Layout.of([("w", (1,), "weight")])
 
 
 def train_on_quadratics(rule, *, rounds=300, local_steps=20, lr=0.05, **options):
-    """Two clients, everyone every round, gradients by hand; returns the model and the rule's
-    memory.
-    """
+    """Two clients, everyone every round, gradients by hand; returns model and rule's memory."""
     bound = bind("aggregation", rule, options)
     job = bound.job(LocalJob(lr=lr))
     model, memory = np.zeros(1, np.float32), {}

@@ -1,5 +1,4 @@
-"""Clients that took more local steps no longer pull harder: updates are averaged per step, then
-scaled (FedNova).
+"""Updates are averaged per local step, so that more steps do not pull harder (FedNova).
 
 Wang, Liu, Liang, Joshi, Poor: "Tackling the Objective Inconsistency Problem in Heterogeneous
 Federated Optimization", NeurIPS 2020, eqs 6-8. d_i = (W - W_i) / a_i; W <- W - (sum nu_i a_i) sum
