@@ -26,7 +26,7 @@ from fedskew.experiment.result import Run
 
 SMALL = {"data.clients": 3, "run.rounds": 1, "run.clients_per_round": 3, "data.client_test": "none"}
 
-REFUSED = {"unregistered": "Failed to activate SuperNode", "anonymous": "All SuperNodes must be registered",
+REFUSED = {"unregistered": "Failed to activate SuperNode", "anonymous": "admits SuperNodes with a registered key only",
            "plaintext": "Connection attempt failed"}  # fmt: skip
 FOREIGN = """    from flwr.app import Message, RecordDict
 
@@ -199,7 +199,7 @@ def test_admit_writes_no_other_file(name, fleet):
 
 def test_restart_knows_its_fleet(fleet):
     with pytest.raises(
-        RunError, match=r"is no part of this fleet\. It has: superlink, node-0, node-1"
+        RunError, match=r"is no part of this fleet\. It has: superlink, gate, node-0, node-1"
     ):
         local_fleet.restart(fleet, "node-7")
     with pytest.raises(RunError, match="is running"):

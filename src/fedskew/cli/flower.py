@@ -101,9 +101,10 @@ def up(
         )
     fleet = local_fleet.up(home, nodes, tls=tls, host=host, port=port, simulation=simulation)
     kind = "virtual nodes" if simulation else "SuperNodes"
-    _print(
-        f"SuperLink at {fleet.address} ({'TLS' if tls else 'no TLS, this machine only'}), {nodes} {kind}"
-    )
+    where = "no TLS, this machine only"
+    if tls:
+        where = f"TLS; runs are submitted on this machine only, at {fleet.control}"
+    _print(f"SuperLink at {fleet.address} ({where}), {nodes} {kind}")
 
 
 @app.command()
@@ -148,7 +149,7 @@ def run(
         else _elsewhere(home, superlink, root_certificates)
     )
     authority = fleet.authority if superlink is None else root_certificates
-    check_reachable(fleet.address, authority)
+    check_reachable(fleet.control, authority)
     target = (out or folder / "run").resolve()
     values: dict[str, Any] = {"out": str(target), "resume": resume} | (
         {} if seed is None else {"seed": seed}
@@ -175,7 +176,7 @@ def run(
 
 def _elsewhere(home: Path, address: str, authority: Path | None) -> Fleet:
     """A SuperLink that somebody else has started."""
-    fleet = Fleet(str(private_folder(home.resolve())), address, False)
+    fleet = Fleet(str(private_folder(home.resolve())), address, False, control=address)
     connect(fleet.flower_home, address, None if authority is None else authority.resolve())
     return fleet
 

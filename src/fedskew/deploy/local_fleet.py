@@ -2,6 +2,9 @@
 
 Everything lies in one folder that only its owner can read: ``fleet.json`` (what runs, with process
 numbers and times of birth), ``logs/``, ``keys/`` and Flower's own files in ``flwr/``.
+
+The SuperLink listens on loopback and answers its own user only (:mod:`guarded_superlink`). With TLS
+members of the fleet come in by the :mod:`gate`, which lets a SuperNode answer and nothing else.
 """
 
 from __future__ import annotations
@@ -12,11 +15,13 @@ import os
 import random
 import re
 import socket
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from fedskew.deploy import guarded_superlink
 from fedskew.deploy.flower_cli import (
     CONNECTION,
     QUIET,
@@ -24,8 +29,10 @@ from fedskew.deploy.flower_cli import (
     check_reachable,
     environment,
     program,
+    status_of,
     write_connection,
 )
+from fedskew.deploy.guarded_superlink import CAN_GUARD, MARK
 from fedskew.deploy.keys import (
     Certificates,
     make_certificates,
@@ -49,11 +56,12 @@ class Fleet:
     """What was started, as it stands in ``fleet.json``."""
 
     home: str
-    address: str
+    address: str  # where nodes connect: the gate with TLS, else the SuperLink itself
     tls: bool
     simulated: int = 0  # virtual nodes on Ray instead of SuperNodes
-    # what the SuperLink listens on; the address is where this machine reaches it
+    # what nodes' address listens on; the address is where this machine reaches it
     host: str = LOOPBACK
+    control: str = ""  # where runs are submitted, on loopback: the SuperLink
     processes: tuple[Started, ...] = field(default_factory=tuple)
 
     @property
@@ -69,7 +77,14 @@ class Fleet:
     @property
     def authority(self) -> Path | None:
         """The certificate to check the SuperLink with."""
-        return self.folder / "keys" / "ca.crt" if self.tls else None
+        return self.certificates.authority if self.certificates else None
+
+    @property
+    def certificates(self) -> Certificates | None:
+        """The files behind TLS."""
+        keys = self.folder / "keys"
+        files = (keys / "ca.crt", keys / "superlink.crt", keys / "superlink.key")
+        return Certificates(*files) if self.tls else None
 
 
 # ---------------------------------------------------------------- the sheet
@@ -79,6 +94,7 @@ def read_fleet(home: Path) -> Fleet:
     """The fleet of a folder."""
     try:
         raw = json.loads((home / SHEET).read_text())
+        raw["control"] = raw.get("control") or raw["address"]
         return Fleet(**{**raw, "processes": tuple(Started(**p) for p in raw["processes"])})
     except FileNotFoundError:
         raise RunFolderError(
@@ -118,48 +134,84 @@ def up(
         raise RunFolderError(str(home), "a fleet is running here", "Stop it: fedskew flower down")
     for folder in ("logs", "flwr"):
         private_folder(home / folder)
-    reached = LOOPBACK if host in EVERYWHERE else host
-    fleet = Fleet(
-        str(home), f"{reached}:{port or free_port(host)}", tls, nodes if simulation else 0, host
-    )
-    certificates = make_certificates(home / "keys", hosts_of(host)) if tls else None
-    write_connection(fleet.flower_home, fleet.address, fleet.authority)
-    fleet = _start(fleet, "superlink", superlink_command(fleet, certificates))
+    fleet = _planned(home, host, port, tls, nodes if simulation else 0)
+    if tls:
+        make_certificates(home / "keys", hosts_of(host))
+    write_connection(fleet.flower_home, fleet.control, fleet.authority)
     try:
-        _wait_until_reachable(fleet)
+        fleet = start_superlink(fleet)
+        fleet = start_gate(fleet) if tls else fleet
         for number in range(0 if simulation else nodes):
             fleet = add_node(fleet, number, nodes)
     except BaseException:
-        down(home)
+        if (home / SHEET).is_file():
+            down(home)
         raise
     return fleet
 
 
-def superlink_command(fleet: Fleet, certificates: Certificates | None) -> list[str]:
+def _planned(home: Path, host: str, port: int, tls: bool, simulated: int) -> Fleet:
+    reached = LOOPBACK if host in EVERYWHERE else host
+    address = f"{reached}:{port or free_port(host)}"
+    control = f"{LOOPBACK}:{free_port(LOOPBACK)}" if tls else address
+    return Fleet(str(home), address, tls, simulated, host, control)
+
+
+def start_superlink(fleet: Fleet) -> Fleet:
+    """Start it and wait until it answers, to us and to no other user of this machine."""
+    fleet = _start(fleet, "superlink", superlink_command(fleet))
+    _wait_until_reachable(fleet, "superlink", fleet.control)
+    if CAN_GUARD and status_of(fleet.control, fleet.authority, "GET", MARK) != 200:
+        raise RunError(
+            "superlink",
+            "does not ask who submits a run (another version of Flower?)",
+            "Install the versions of constraints-flower.txt",
+        )
+    return fleet
+
+
+def superlink_command(fleet: Fleet) -> list[str]:
     """How the SuperLink is started; its memory is a file, so that runs are still listed after a
     restart.
     """
+    files = fleet.certificates
     secure = ["--insecure"]
-    if certificates is not None:
-        secure = ["--ssl-certfile", str(certificates.certificate), "--ssl-keyfile", str(certificates.key),
-                  "--ssl-ca-certfile", str(certificates.authority), "--enable-supernode-auth"]  # fmt: skip
-    port = fleet.address.rpartition(":")[2]
-    state = [
-        "--database",
-        str(fleet.folder / "flwr" / "state.db"),
-        "--disable-runtime-dependency-installation",
-    ]
+    if files is not None:
+        secure = ["--ssl-certfile", str(files.certificate), "--ssl-keyfile", str(files.key),
+                  "--ssl-ca-certfile", str(files.authority), "--enable-supernode-auth"]  # fmt: skip
+    host, _, port = fleet.control.rpartition(":")
+    state = ["--database", str(fleet.folder / "flwr" / "state.db")]
+    more = ["--disable-runtime-dependency-installation"]
     engine = ["--simulation"] if fleet.simulated else []
-    return [
-        program("flower-superlink"),
-        *secure,
-        *engine,
-        "--host",
-        fleet.host,
-        "--port",
-        port,
-        *state,
-    ]
+    command = _python(guarded_superlink.__name__) if CAN_GUARD else [program("flower-superlink")]
+    return [*command, *secure, *engine, "--host", host, "--port", port, *state, *more]
+
+
+def start_gate(fleet: Fleet) -> Fleet:
+    """Start what members reach, and see as one of them that it does not let them submit a run."""
+    fleet = _start(fleet, "gate", gate_command(fleet))
+    _wait_until_reachable(fleet, "gate", fleet.address)
+    for path in ("/v1/control/list-runs", "/v1/runtime/acquire-task"):
+        if status_of(fleet.address, fleet.authority, "POST", path) != 404:
+            raise RunError("gate", f"lets members reach {path}", "Report this, please")
+    return fleet
+
+
+def gate_command(fleet: Fleet) -> list[str]:
+    """How the gate is started."""
+    files = fleet.certificates
+    if files is None:
+        raise RunError("gate", "stands before a fleet with TLS", "Start it with --tls")
+    place = ["--host", fleet.host, "--port", fleet.address.rpartition(":")[2]]
+    secure = ["--certificate", str(files.certificate), "--key", str(files.key)]
+    behind = ["--superlink", fleet.control, "--authority", str(files.authority)]
+    return [*_python("fedskew.deploy.gate"), *place, *secure, *behind]
+
+
+def _python(module: str) -> list[str]:
+    """A module as a program; -P: files of the folder we are in are not imported."""
+    program("flower-superlink")  # Flower is installed, or an error says how
+    return [sys.executable, "-P", "-m", module]
 
 
 def add_node(fleet: Fleet, client: int, clients: int) -> Fleet:
@@ -222,16 +274,11 @@ def restart(home: Path, name: str) -> Fleet:
     if found.alive:
         raise RunError(name, "is running", "Stop it first")
     if name == "superlink":
-        keys = fleet.folder / "keys"
-        files = (
-            Certificates(keys / "ca.crt", keys / "superlink.crt", keys / "superlink.key")
-            if fleet.tls
-            else None
-        )
-        fleet = _start(fleet, name, superlink_command(fleet, files))
-        _wait_until_reachable(fleet)
-        return fleet
-    return add_node(fleet, int(name.removeprefix("node-")), len(fleet.processes) - 1)
+        return start_superlink(fleet)
+    if name == "gate":
+        return start_gate(fleet)
+    nodes = sum(process.name.startswith("node-") for process in fleet.processes)
+    return add_node(fleet, int(name.removeprefix("node-")), nodes)
 
 
 def admit(home: Path, name: str) -> tuple[Path, list[str]]:
@@ -243,7 +290,7 @@ def admit(home: Path, name: str) -> tuple[Path, list[str]]:
     fleet = read_fleet(home.resolve())
     if not fleet.tls:
         raise RunError("fleet", "has no TLS: any node may join it", "Start it with --tls")
-    check_reachable(fleet.address, fleet.authority)
+    check_reachable(fleet.control, fleet.authority)
     key, public = make_node_key(fleet.folder / "keys", name)
     _register(fleet, key, public)
     address = f"{hosts_of(fleet.host)[0]}:{fleet.address.rpartition(':')[2]}"
@@ -254,16 +301,17 @@ def admit(home: Path, name: str) -> tuple[Path, list[str]]:
     return key, command
 
 
-def _wait_until_reachable(fleet: Fleet) -> None:
+def _wait_until_reachable(fleet: Fleet, name: str, address: str) -> None:
     until = time.monotonic() + START_SECONDS
-    process = next(p for p in fleet.processes if p.name == "superlink")
+    process = next(p for p in fleet.processes if p.name == name)
     while True:
         try:
-            return check_reachable(fleet.address, fleet.authority, seconds=1.0)
+            return check_reachable(address, fleet.authority, seconds=1.0)
         except RunError as error:
+            reap()
             if not process.alive or time.monotonic() > until:
                 raise RunError(
-                    "superlink", f"did not start: {last_lines(process.log)}", f"See {process.log}"
+                    name, f"did not start: {last_lines(process.log)}", f"See {process.log}"
                 ) from error
         time.sleep(0.2)
 
@@ -309,7 +357,9 @@ def down(home: Path) -> list[str]:
     were running.
     """
     fleet = read_fleet(home.resolve())
-    nodes = [p for p in fleet.processes if p.name != "superlink"]
-    stopped = stop(nodes) + stop([p for p in fleet.processes if p.name == "superlink"])
+    order = {"superlink": 2, "gate": 1}  # nodes sign off while there is somebody to sign off at
+    stopped: list[str] = []
+    for step in range(3):
+        stopped += stop([p for p in fleet.processes if order.get(p.name, 0) == step])
     os.unlink(fleet.folder / SHEET)
     return stopped
