@@ -42,6 +42,7 @@ from fedskew.deploy.keys import (
 )
 from fedskew.deploy.processes import Started, last_lines, reap, start, stop
 from fedskew.errors import RunError, RunFolderError
+from fedskew.runtime.flower.policy import KEY, OPEN, VARIABLE
 
 SHEET = "fleet.json"
 START_SECONDS = 90.0
@@ -246,14 +247,16 @@ def supernode_command(fleet: Fleet, client: int, clients: int, key: Path | None)
         secure = ["--root-certificates", str(fleet.authority)] + (
             ["--auth-supernode-private-key", str(key)] if key else []
         )
-    who = f"partition-id={client} num-partitions={clients}"
+    who = f'partition-id={client} num-partitions={clients} {KEY}="{OPEN}"'
     place = ["--superlink", fleet.address, "--host", LOOPBACK, "--port", str(free_port(LOOPBACK))]
     return [program("flower-supernode"), *secure, *place, "--node-config", who]
 
 
 def _start(fleet: Fleet, name: str, command: Sequence[str]) -> Fleet:
-    home = private_folder(fleet.folder / "flwr" / name)
-    started = start(name, command, fleet.folder / "logs" / f"{name}.log", environment(home))
+    env = environment(private_folder(fleet.folder / "flwr" / name))
+    if fleet.simulated:
+        env[VARIABLE] = OPEN  # virtual nodes have no configuration of their own
+    started = start(name, command, fleet.folder / "logs" / f"{name}.log", env)
     others = tuple(p for p in fleet.processes if p.name != name)
     return _write(replace(fleet, processes=(*others, started)))
 

@@ -43,11 +43,13 @@ def source_of(setting: Setting, signal: Stage, clients: Ints) -> tuple[Any, tupl
             signal.options,
         )
     released: Callable[[Ints], Any] | None = getattr(setting.runtime, "released_counts", None)
-    charge = histogram_transfers(len(clients), description.num_classes)
     if signal.name == "private" and released is not None:
         known, noisy = released(clients)
+        charge = histogram_transfers(int(known[clients].sum()), description.num_classes)
         return read_releases(noisy, epsilon=signal.options["epsilon"], known=known), charge
-    return setting.runtime.label_counts(), charge
+    counts = setting.runtime.label_counts()
+    given = int(counts[clients].any(axis=1).sum())  # who discloses nothing sends nothing
+    return counts, histogram_transfers(given, description.num_classes)
 
 
 def welcome(setting: Setting, state: State) -> tuple[Setting, State, tuple[Transfer, ...]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -81,6 +81,8 @@ class Tally:
     # of payload_down: models sent out to be tested, which measures a method and is no part of its
     # cost
     test_down: int = 0
+    # client -> why it gives no signal
+    withheld: dict[int, str] = field(default_factory=dict)
 
 
 class FlowerRuntime:
@@ -190,6 +192,9 @@ class FlowerRuntime:
         self._say(f"client {said.client} has joined (node {node}, {said.num_examples} examples)")
         if said.counts is not None:
             self._counts[said.client] = said.counts
+            self.tally.withheld.pop(said.client, None)
+        elif said.withheld:
+            self._without_signal(said.client, said.withheld)
         self._test_sizes[said.client] = said.num_test
         if self._sizes[said.client] != said.num_examples:
             self._sizes = self._sizes.copy()
@@ -207,9 +212,26 @@ class FlowerRuntime:
 
     def label_counts(self) -> Ints:
         """(K, C) exact counts, as disclosed with the hello; zeros for clients that have not
-        joined.
+        joined, or do not disclose them.
         """
+        self._check_any_signal(self._counts)
         return self._table(self._counts).astype(np.int64)
+
+    def _without_signal(self, client: int, why: str) -> None:
+        """The run goes on without this client's label counts; rules that need them pass it over."""
+        self.tally.withheld[client] = why
+        self._say(f"client {client} gives no label counts: {why}")
+
+    def _check_any_signal(self, given: Mapping[int, Any]) -> None:
+        """A recipe that needs label counts cannot begin without any."""
+        withheld = self.tally.withheld
+        if withheld and not given:
+            reasons = "; ".join(f"client {c}: {why}" for c, why in sorted(withheld.items())[:3])
+            raise RunError(
+                "signal",
+                f"none of {len(withheld)} clients gives its label counts ({reasons})",
+                "Use a recipe without a signal, or other policies at the nodes",
+            )
 
     def released_counts(self, clients: Ids) -> tuple[Bools, Floats]:
         """Whose counts are here, and (K, C) counts with the noise each client added; asked for
@@ -230,7 +252,8 @@ class FlowerRuntime:
                 self._released[client] = counts_of(outcome.note, self._store.num_classes)
             except (*DAMAGED, ForeignMessage) as error:
                 self._mute.add(nodes[client])
-                self._say(f"client {client} released no label counts: {error}")
+                self._without_signal(client, outcome.why or str(error))
+        self._check_any_signal(self._released)
         known = np.isin(np.arange(self._registry.clients), list(self._released))
         return known, self._table(self._released)
 
