@@ -8,6 +8,7 @@ import json
 import math
 import subprocess
 import sys
+import tomllib
 from dataclasses import asdict
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from fedskew.runtime.flower.policy import FIRST_PROBE, Policy, Refused, policy_o
 from fedskew.runtime.flower.records import Note
 from fedskew.types import LocalJob
 
+ROOT = Path(__file__).parents[2]
 SMALL = "data.clients=4; run.rounds=2; run.clients_per_round=4; local.epochs=1"
 GREEDY = [  # what a submitter may write into the run configuration
     {"recipe": "fedlecc"},
@@ -393,6 +395,15 @@ def test_without_opendp_a_run_says_that(tmp_path, monkeypatch):
     config = config_of(tmp_path / "run", recipe="fedlecc", set="signal.use=private")
     with pytest.raises(RunError, match="OpenDP is not installed"):
         play(config, ["open"] * 4)
+
+
+def test_the_documented_install_can_release_private_counts():
+    """docs/flower.md: pip install 'fedskew[flower]'."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    assert any(part.startswith("opendp") for part in extras["private"])
+    assert "fedskew[torch,private]" in extras["flower"]
 
 
 def test_a_client_that_refuses_the_work_is_on_record_with_the_reason(tmp_path):
