@@ -11,15 +11,18 @@ pytest.importorskip("flwr", reason="Flower is not installed: make test-flower ha
 from real_fleet import finish, make_app, run_app
 
 from fedskew.deploy import local_fleet
+from fedskew.deploy.fleet_sheet import read_fleet
 from fedskew.deploy.flower_cli import list_runs
-from fedskew.deploy.local_fleet import read_fleet
 from fedskew.deploy.traffic import compare
 from fedskew.experiment.local import run
 from fedskew.experiment.result import Run
 
 SMALL = {"data.clients": 4, "run.rounds": 5, "run.clients_per_round": 2, "local.epochs": 1}
-RECIPES = {"fedlecc": ("fedlecc", {**SMALL, "selection.top_clusters": 2}),
-           "chain": ("fedavg", {**SMALL, "procedure.use": "sequential", "data.client_test": "none"})}  # fmt: skip
+CHAIN = {**SMALL, "procedure.use": "sequential", "data.client_test": "none"}
+RECIPES = {
+    "fedlecc": ("fedlecc", {**SMALL, "selection.top_clusters": 2}),
+    "chain": ("fedavg", CHAIN),
+}
 # who are you, rounds of two, tests at the clients
 MESSAGES = {"fedlecc": 4 + 5 * 2 + 4, "chain": 4 + 5 * 2}
 

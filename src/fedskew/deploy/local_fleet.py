@@ -1,7 +1,8 @@
 """A SuperLink and some SuperNodes on this machine: start them, look after them, stop exactly them.
 
 Everything lies in one folder that only its owner can read: ``fleet.json`` (what runs, with process
-numbers and times of birth), ``logs/``, ``keys/`` and Flower's own files in ``flwr/``.
+numbers and times of birth), ``members.json`` (whose key is which client), ``logs/``, ``keys/`` of
+the server, ``nodes/`` (keys of the SuperNodes started here) and Flower's own files in ``flwr/``.
 
 The SuperLink listens on loopback and answers its own user only (:mod:`guarded_superlink`). With TLS
 members of the fleet come in by the :mod:`gate`, which lets a SuperNode answer and nothing else.
@@ -9,23 +10,17 @@ members of the fleet come in by the :mod:`gate`, which lets a SuperNode answer a
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import random
-import re
-import socket
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from fedskew.deploy import guarded_superlink
+from fedskew.deploy.addresses import EVERYWHERE, LOOPBACK, free_port, hosts_of
+from fedskew.deploy.fleet_sheet import SHEET, Fleet, read_fleet, write_fleet
 from fedskew.deploy.flower_cli import (
-    CONNECTION,
-    QUIET,
-    call,
     check_reachable,
     environment,
     program,
@@ -33,83 +28,14 @@ from fedskew.deploy.flower_cli import (
     write_connection,
 )
 from fedskew.deploy.guarded_superlink import CAN_GUARD, MARK
-from fedskew.deploy.keys import (
-    Certificates,
-    make_certificates,
-    make_node_key,
-    private_folder,
-    write_private,
-)
-from fedskew.deploy.processes import Started, last_lines, reap, start, stop
+from fedskew.deploy.keys import keep_or_make_certificates, make_node_key, private_folder
+from fedskew.deploy.membership import register
+from fedskew.deploy.processes import last_lines, reap, start, stop
 from fedskew.errors import RunError, RunFolderError
+from fedskew.runtime.flower import members
 from fedskew.runtime.flower.policy import KEY, OPEN, VARIABLE
 
-SHEET = "fleet.json"
 START_SECONDS = 90.0
-LOOPBACK = "127.0.0.1"
-EVERYWHERE = ("0.0.0.0", "::")
-# below those the kernel gives to outgoing connections: one is still free when a node binds it
-PORTS = range(20_000, 32_000)
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """What was started, as it stands in ``fleet.json``."""
-
-    home: str
-    address: str  # where nodes connect: the gate with TLS, else the SuperLink itself
-    tls: bool
-    simulated: int = 0  # virtual nodes on Ray instead of SuperNodes
-    # what nodes' address listens on; the address is where this machine reaches it
-    host: str = LOOPBACK
-    control: str = ""  # where runs are submitted, on loopback: the SuperLink
-    processes: tuple[Started, ...] = field(default_factory=tuple)
-
-    @property
-    def folder(self) -> Path:
-        """Where everything of this fleet lies."""
-        return Path(self.home)
-
-    @property
-    def flower_home(self) -> Path:
-        """Flower's configuration for commands against this fleet."""
-        return self.folder / "flwr" / "cli"
-
-    @property
-    def authority(self) -> Path | None:
-        """The certificate to check the SuperLink with."""
-        return self.certificates.authority if self.certificates else None
-
-    @property
-    def certificates(self) -> Certificates | None:
-        """The files behind TLS."""
-        keys = self.folder / "keys"
-        files = (keys / "ca.crt", keys / "superlink.crt", keys / "superlink.key")
-        return Certificates(*files) if self.tls else None
-
-
-# ---------------------------------------------------------------- the sheet
-
-
-def read_fleet(home: Path) -> Fleet:
-    """The fleet of a folder."""
-    try:
-        raw = json.loads((home / SHEET).read_text())
-        raw["control"] = raw.get("control") or raw["address"]
-        return Fleet(**{**raw, "processes": tuple(Started(**p) for p in raw["processes"])})
-    except FileNotFoundError:
-        raise RunFolderError(
-            str(home), "no fleet was started here", "Start one: fedskew flower up"
-        ) from None
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise RunFolderError(
-            str(home / SHEET), f"cannot be read ({error})", "Remove it once nothing runs any more"
-        ) from None
-
-
-def _write(fleet: Fleet) -> Fleet:
-    write_private(fleet.folder / SHEET, (json.dumps(asdict(fleet), indent=2) + "\n").encode())
-    return fleet
 
 
 # ---------------------------------------------------------------- up
@@ -137,7 +63,7 @@ def up(
         private_folder(home / folder)
     fleet = _planned(home, host, port, tls, nodes if simulation else 0)
     if tls:
-        make_certificates(home / "keys", hosts_of(host))
+        keep_or_make_certificates(home / "keys", hosts_of(host))
     write_connection(fleet.flower_home, fleet.control, fleet.authority)
     try:
         fleet = start_superlink(fleet)
@@ -219,25 +145,11 @@ def add_node(fleet: Fleet, client: int, clients: int) -> Fleet:
     """Start a SuperNode for one client; with TLS its key is made and registered first, and kept
     if it exists already.
     """
-    key: Path | None = None
+    name, key = f"node-{client}", None
     if fleet.tls:
-        known = (fleet.folder / "keys" / f"node-{client}").is_file()
-        key, public = make_node_key(fleet.folder / "keys", f"node-{client}")
-        if not known:
-            _register(fleet, key, public)
-    return _start(fleet, f"node-{client}", supernode_command(fleet, client, clients, key))
-
-
-def _register(fleet: Fleet, key: Path, public: Path) -> None:
-    """Make the SuperLink know a node's key, if it does not yet; a key that cannot be registered
-    is not kept.
-    """
-    try:
-        call(fleet.flower_home, "supernode", "register", str(public), CONNECTION)
-    except RunError as error:
-        if "already in use" not in error.what:
-            key.unlink()
-            raise
+        key, public = make_node_key(private_folder(fleet.folder / "nodes"), name)
+        register(fleet, public, client)
+    return _start(fleet, name, supernode_command(fleet, client, clients, key))
 
 
 def supernode_command(fleet: Fleet, client: int, clients: int, key: Path | None) -> list[str]:
@@ -256,9 +168,11 @@ def _start(fleet: Fleet, name: str, command: Sequence[str]) -> Fleet:
     env = environment(private_folder(fleet.folder / "flwr" / name))
     if fleet.simulated:
         env[VARIABLE] = OPEN  # virtual nodes have no configuration of their own
+    if fleet.tls:
+        env[members.VARIABLE] = str(fleet.members)  # for the ServerApp
     started = start(name, command, fleet.folder / "logs" / f"{name}.log", env)
     others = tuple(p for p in fleet.processes if p.name != name)
-    return _write(replace(fleet, processes=(*others, started)))
+    return write_fleet(replace(fleet, processes=(*others, started)))
 
 
 def restart(home: Path, name: str) -> Fleet:
@@ -284,26 +198,6 @@ def restart(home: Path, name: str) -> Fleet:
     return add_node(fleet, int(name.removeprefix("node-")), nodes)
 
 
-def admit(home: Path, name: str) -> tuple[Path, list[str]]:
-    """Make and register a key for a SuperNode on another machine: (the key, the command to start
-    it there).
-    """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
-        raise RunError(f"name '{name}'", "becomes a file name", "Use letters, digits, - and _")
-    fleet = read_fleet(home.resolve())
-    if not fleet.tls:
-        raise RunError("fleet", "has no TLS: any node may join it", "Start it with --tls")
-    check_reachable(fleet.control, fleet.authority)
-    key, public = make_node_key(fleet.folder / "keys", name)
-    _register(fleet, key, public)
-    address = f"{hosts_of(fleet.host)[0]}:{fleet.address.rpartition(':')[2]}"
-    # no telemetry there either
-    quiet = [f"{name}={value}" for name, value in QUIET.items() if name.startswith("FLWR")]
-    command = ["env", *quiet, "flower-supernode", "--superlink", address, "--root-certificates", "ca.crt",
-               "--auth-supernode-private-key", key.name, "--node-config", "partition-id=0"]  # fmt: skip
-    return key, command
-
-
 def _wait_until_reachable(fleet: Fleet, name: str, address: str) -> None:
     until = time.monotonic() + START_SECONDS
     process = next(p for p in fleet.processes if p.name == name)
@@ -317,39 +211,6 @@ def _wait_until_reachable(fleet: Fleet, name: str, address: str) -> None:
                     name, f"did not start: {last_lines(process.log)}", f"See {process.log}"
                 ) from error
         time.sleep(0.2)
-
-
-def free_port(host: str) -> int:
-    """A port nobody listens on."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for port in random.SystemRandom().sample(PORTS, 50):
-        with contextlib.suppress(OSError), socket.create_server((host, port), family=family):
-            return port
-    raise RunError(
-        f"address {host}",
-        "cannot be listened on",
-        "Give --host an address of this machine, and --port",
-    )
-
-
-def hosts_of(host: str) -> list[str]:
-    """The names a certificate must hold: where the SuperLink listens, and this machine itself."""
-    own = (
-        [host]
-        if host not in EVERYWHERE
-        else [socket.gethostname(), socket.getfqdn(), *_addresses()]
-    )
-    return list(dict.fromkeys([*own, LOOPBACK, "localhost"]))
-
-
-def _addresses() -> list[str]:
-    try:
-        return [
-            str(entry[4][0])
-            for entry in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
-        ]
-    except OSError:
-        return []
 
 
 # ---------------------------------------------------------------- down

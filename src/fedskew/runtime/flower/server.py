@@ -30,6 +30,7 @@ from fedskew.runtime.flower.answers import (
     slots_by_client,
 )
 from fedskew.runtime.flower.exchange import Letter, Outcome, exchange
+from fedskew.runtime.flower.members import admitted, wrong_number
 from fedskew.runtime.flower.records import ForeignMessage, Note, layout_mark
 from fedskew.runtime.flower.registry import Registry
 from fedskew.runtime.local.runtime import LocalRuntime
@@ -100,7 +101,9 @@ class FlowerRuntime:
         patience: Patience | None = None,
         draw: Callable[[Ints], Population] = Population,
         say: Say = print,
+        admitted: Callable[[], Mapping[int, int] | None] = admitted,
     ) -> None:
+        self._admitted = admitted
         self._grid, self._store, self._say, self._draw = grid, store, say, draw
         self._patience = patience or Patience()
         self._local = LocalRuntime(store, factory, workers=1)
@@ -185,6 +188,9 @@ class FlowerRuntime:
         said = hello_of(note, self._store.num_classes)
         if note.layout != self._mark:
             raise ForeignMessage("hello", f"client {said.client} builds a model of another layout")
+        wrong = wrong_number(node, said.client, self._admitted())
+        if wrong:
+            raise ForeignMessage("hello", wrong)
         complaint = self._registry.claim(node, said.client)
         if complaint:
             self._say(complaint)

@@ -1,5 +1,5 @@
-"""A member of a fleet with TLS attacks the others, with real processes: hospital B has ``ca.crt``
-and a registered key, hospital A a SuperNode and a secret.
+"""What members of a fleet with TLS can do and cannot, with real processes: hospital A has a
+SuperNode and a secret, hospital B ``ca.crt``, a registered key and bad intentions.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-flower has it")
 from hospitals import Network, Site, network
-from real_fleet import is_online, wait_for
+from real_fleet import PATIENCE_SECONDS, is_online, wait_for
 
+from fedskew.deploy.fleet_sheet import read_fleet
 from fedskew.deploy.flower_cli import environment, program
 from fedskew.deploy.guarded_superlink import CAN_GUARD, owner_of
-from fedskew.deploy.local_fleet import read_fleet
-from fedskew.deploy.processes import start, stop
+from fedskew.deploy.processes import Started, start, stop
+from fedskew.experiment.result import Run
 
 PROJECT = """
 [project]
@@ -83,6 +84,16 @@ sys.stdout.buffer.write(data)
 """
 
 
+WRONG_CLOCK = """
+import datetime
+import flwr.supernode.node_auth_http_interceptor as signing
+from flwr.supernode.cli import flower_supernode
+now = signing.now
+signing.now = lambda: now() + datetime.timedelta(hours=1)
+flower_supernode()
+"""
+
+
 @dataclass(frozen=True)
 class Scene:
     """The server's fleet, and what B was given."""
@@ -102,36 +113,38 @@ def fedskew(site: Site, *words: str) -> str:
     return done.stdout
 
 
-def admitted(server: Site, hospital: Site, name: str) -> None:
-    """A key for a hospital, registered at the server."""
-    fedskew(server, "admit", name)
-    keys = server.folder / ".fleet" / "keys"
-    for file in (name, "ca.crt"):
-        (hospital.folder / file).write_bytes((keys / file).read_bytes())
+def admitted(server: Site, hospital: Site, name: str) -> list[str]:
+    """As two people would do it: a key made at the hospital, its public half admitted at the
+    server, ca.crt and a line sent back.
+    """
+    fedskew(hospital, "join", name)
+    (server.folder / f"{name}.pub").write_bytes((hospital.folder / f"{name}.pub").read_bytes())
+    said = fedskew(server, "admit", f"{name}.pub")
+    (hospital.folder / "ca.crt").write_bytes(
+        (server.folder / ".fleet" / "keys" / "ca.crt").read_bytes()
+    )
+    return said.splitlines()[-1].split()
+
+
+def start_node(site: Site, command: list[str]) -> Started:
+    """A line that ``admit`` has printed, at the hospital, until it is stopped."""
+    inside = [*site.prefix, "env", "-C", str(site.folder), sys.executable, "-m", *command]
+    return start("node", inside, site.folder / "node.log", dict(os.environ))
 
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("attack")
+    folder = tmp_path_factory.mktemp("members")
     with network(folder) as net:
-        server = net["server"]
+        server, nodes = net["server"], []
         fedskew(server, "up", "--tls", "--host", server.address, "--nodes", "0")
-        node = None
         try:
-            for name in ("a", "b"):
-                admitted(server, net[name], f"hospital-{name}")
-            fleet = read_fleet(server.folder / ".fleet")
-            command = [*net["a"].prefix, "env", "-C", str(net["a"].folder)]
-            command += [program("flower-supernode"), "--superlink", fleet.address]
-            command += ["--root-certificates", "ca.crt", "--node-config", "partition-id=0"]
-            command += ["--auth-supernode-private-key", "hospital-a"]
-            log = net["a"].folder / "node.log"
-            node = start("node-a", command, log, environment(net["a"].folder / "flwr"))
-            wait_for(lambda: is_online(str(log)))
-            yield Scene(net, fleet.address, str(log))
+            lines = {name: admitted(server, net[name], f"hospital-{name}") for name in ("a", "b")}
+            nodes.append(start_node(net["a"], lines["a"]))
+            wait_for(lambda: is_online(nodes[0].log))
+            yield Scene(net, read_fleet(server.folder / ".fleet").address, nodes[0].log)
         finally:
-            if node is not None:
-                stop([node])
+            stop(nodes)
             fedskew(server, "down")
 
 
@@ -266,3 +279,87 @@ ssl.create_default_context().wrap_socket(raw, server_hostname=host)
 """
     done = scene.attacker.run(sys.executable, "-c", code, scene.address)
     assert ssl.SSLCertVerificationError.__name__ in done.stderr
+
+
+# ---------------------------------------------------------------- what they can do
+
+
+@pytest.fixture(scope="module")
+def liar(scene):
+    """B's node says that it is client 0, which is A."""
+    host = scene.address
+    line = ["fedskew", "flower", "join", "hospital-b", "--superlink", host, "--client", "0"]
+    node = start_node(scene.attacker, line)
+    wait_for(lambda: is_online(node.log))
+    yield node
+    stop([node])
+
+
+def run_recipe(scene: Scene, name: str):
+    """FedLECC, which wants label counts, on whoever is there."""
+    server = scene.network["server"]
+    if not (server.folder / "app").exists():
+        few = ("data.clients=2", "run.rounds=1", "run.clients_per_round=2", "local.epochs=1")
+        sets = [word for setting in few for word in ("--set", setting)]
+        fedskew(server, "new", "app", "--recipe", "fedlecc", *sets)
+    words = ("run", "app", "--out", name, "--config", "min-clients=1")
+    return server.run(sys.executable, "-m", "fedskew", "flower", *words, seconds=PATIENCE_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def refused(scene, evil_run, liar):
+    """A run that asks for what A's policy, as ``join`` has made it, does not give."""
+    return run_recipe(scene, "refused")
+
+
+@pytest.fixture(scope="module")
+def allowed(scene, refused):
+    """The same run after A has changed its policy; its node goes on running."""
+    policy = scene.network["a"].folder / "hospital-a.toml"
+    policy.write_text(policy.read_text().replace("signals = []", 'signals = ["exact"]'))
+    return run_recipe(scene, "allowed")
+
+
+def test_a_node_gives_no_more_than_its_policy_allows(refused):
+    said = refused.stdout + refused.stderr
+    why = "its policy does not give 'exact' label counts (allowed: none)"
+    assert f"client 0 gives no label counts: {why}" in said
+    assert "none of 1 clients gives its label counts" in said
+    assert refused.returncode == 2
+
+
+def test_a_node_that_is_allowed_to_answers(scene, allowed):
+    assert allowed.returncode == 0, allowed.stdout + allowed.stderr
+    result = Run.load(scene.network["server"].folder / "allowed")
+    assert [sorted(r.loss) for r in result.rounds] == [[], [0]]
+    assert sum(t.bytes for t in result.rounds[0].transfers if t.kind == "histogram") == 40
+
+
+def test_a_member_cannot_pass_for_another_one(scene, refused):
+    """A client's number is that of its key, whatever its node says."""
+    members = json.loads((scene.network["server"].folder / ".fleet" / "members.json").read_text())
+    node = {row["name"]: row["node"] for row in members["members"]}
+    why = "says it is client 0, but its key was admitted as client 1"
+    assert f"node {node['hospital-b']} takes no part: {why}" in refused.stdout
+    assert f"client 0 has joined (node {node['hospital-a']}" in refused.stdout
+
+
+def test_the_server_never_has_a_private_key_of_a_node(scene):
+    secret = (scene.network["a"].folder / "hospital-a").read_text().splitlines()[1]
+    for path in scene.network["server"].folder.rglob("*"):
+        assert not path.is_file() or secret.encode() not in path.read_bytes(), path
+
+
+def test_a_node_whose_clock_is_ahead_is_told_so(scene, tmp_path):
+    """Flower's own answer is a bare 401, on which the SuperNode ends without a word."""
+    site, log = scene.attacker, tmp_path / "ahead.log"
+    words = ["--superlink", scene.address, "--root-certificates", "ca.crt", "--port", "9999"]
+    words += ["--auth-supernode-private-key", "hospital-b"]
+    python = [sys.executable, "-c", WRONG_CLOCK, *words]
+    command = [*site.prefix, "env", "-C", str(site.folder), *python]
+    node = start("ahead", command, log, environment(tmp_path / "flwr"))
+    try:
+        wait_for(lambda: "Set both by NTP" in log.read_text())
+    finally:
+        stop([node])
+    assert "the clock of this node is 3600 s ahead of the server's" in log.read_text()
