@@ -26,9 +26,10 @@ def cnn() -> nn.Module:
     channels first.
     """
     return nn.Sequential(
-        nn.Conv2d(1, 10, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(10, 20, 5), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(320, 50), nn.ReLU(), nn.Linear(50, 10),
-    )  # fmt: skip
+        *(nn.Conv2d(1, 10, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(10, 20, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(320, 50), nn.ReLU(), nn.Linear(50, 10)),
+    )
 
 
 def train_client(

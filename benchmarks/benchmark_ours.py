@@ -27,10 +27,19 @@ def store(clients: int, examples: int) -> Store:
     rng, few = stream(0, "benchmark"), np.arange(100)
     x, y = rng.integers(0, 256, (IMAGES, 28, 28), dtype=np.uint8), rng.integers(0, 10, IMAGES)
     return Store(
-        x=x, y=y, train_order=rng.integers(0, IMAGES, clients * examples), train_offsets=np.arange(clients + 1) * examples,
-        x_test=x[:100], y_test=y[:100], central_order=few, test_order=few, test_offsets=np.zeros(clients + 1, np.int64),
-        num_classes=10, mean=np.float32(0.1307), std=np.float32(0.3081),
-    )  # fmt: skip
+        x=x,
+        y=y,
+        train_order=rng.integers(0, IMAGES, clients * examples),
+        train_offsets=np.arange(clients + 1) * examples,
+        x_test=x[:100],
+        y_test=y[:100],
+        central_order=few,
+        test_order=few,
+        test_offsets=np.zeros(clients + 1, np.int64),
+        num_classes=10,
+        mean=np.float32(0.1307),
+        std=np.float32(0.3081),
+    )
 
 
 def main(clients: int, examples: int) -> None:

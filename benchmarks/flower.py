@@ -57,9 +57,14 @@ def play(python: str, script: str, clients: int, examples: int) -> tuple[float, 
     ):
         began = time.perf_counter()
         done = subprocess.run(
-            [python, script, str(clients), str(examples)], cwd=HERE, stdout=out, stderr=subprocess.STDOUT, check=False,
-            env={**os.environ, **SETTINGS, "RAY_TMPDIR": folder, "FLWR_HOME": folder}, timeout=PATIENCE_SECONDS,
-        )  # fmt: skip
+            [python, script, str(clients), str(examples)],
+            cwd=HERE,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            check=False,
+            env={**os.environ, **SETTINGS, "RAY_TMPDIR": folder, "FLWR_HOME": folder},
+            timeout=PATIENCE_SECONDS,
+        )
         whole = time.perf_counter() - began
         out.seek(0)
         printed = out.read()
@@ -104,10 +109,8 @@ def compare(
 def main() -> int:
     python = install()
     figures = [figure for case in CASES for figure in compare(python, *case)]
-    return report(
-        f"Against Flower's simulation engine ({PACKAGES[-1]} + Ray), medians of {TURNS} runs in turn",
-        figures,
-    )
+    engine = f"Flower's simulation engine ({PACKAGES[-1]} + Ray)"
+    return report(f"Against {engine}, medians of {TURNS} runs in turn", figures)
 
 
 if __name__ == "__main__":

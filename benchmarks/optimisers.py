@@ -101,7 +101,10 @@ def main() -> int:
             figures.append(Figure(f"{name}: round / plain SGD", median / plain, limit, note))
     for name in ("SCAFFOLD", "FedDyn"):
         each, chosen, size = state_bytes(METHODS[name][0])
-        note = f"{size / 1e6:.1f} MB for the {chosen} of 10,000 clients ever chosen; a model has {4 * 199_210 / 1e6:.2f} MB"
+        note = (
+            f"{size / 1e6:.1f} MB for the {chosen} of 10,000 clients ever chosen; "
+            f"a model has {4 * 199_210 / 1e6:.2f} MB"
+        )
         figures.append(Figure(f"{name}: state per client ever chosen, MB", each / 1e6, None, note))
     return report("Optimisers (2 workers, MLP 784-200-200-10)", figures)
 

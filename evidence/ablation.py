@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fedskew.accounting.participation import participation
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 from fedskew.experiment.schedule import Job, run_all
 from fedskew.recipe import fingerprint, load, override, resolve
 from fedskew.report.figures.style import COLOURS, GREY, drawing, new_figure, title
@@ -106,7 +106,7 @@ def figures(run: Run) -> dict[str, float]:
         last[[client for chain in record.chains for client in chain.clients]] = record.round
     found = participation(times, last, summary["rounds"])
     return {
-        "last5": summary["last5_accuracy"],
+        "last5": summary["final_accuracy"],
         "best": summary["best_accuracy"],
         "megabytes": (summary["bytes_down"] + summary["bytes_up"]) / 1e6,
         "jain": found.jain,

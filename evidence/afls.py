@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from fedskew.accounting.devices import Devices, draw_population
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 from fedskew.experiment.schedule import Job, run_all
 from fedskew.experiment.world import dataset_of, shards_of
 from fedskew.loop.federation import run, settle
@@ -130,7 +130,7 @@ def play(
     for turn, seed, k, way in product(TURNS, range(seeds), CLASSES, PLAYED):
         recipe = RECIPES[way]
         out = folder / f"{recipe}-{turn}-k{k}-seed{seed}-rounds{rounds[turn]}-size{size}-lr{lr:g}"
-        raw = override(load(recipe), settings(k, rounds[turn], size, lr, turn))
+        raw = resolve(override(load(recipe), settings(k, rounds[turn], size, lr, turn)))
         jobs.append(Job(raw, seed, str(out), resume=out.is_dir()))
         cells.append({"turn": turn, "k": k, "seed": seed, "way": way})
 

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from fedskew.accounting.traffic import total_bytes
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 from fedskew.experiment.schedule import Job, run_all
-from fedskew.recipe import load, override
+from fedskew.recipe import load, override, resolve
 from fedskew.report.figures.style import COLOURS, drawing, new_figure, title, with_commas
 from fedskew.types import RoundRecord
 
@@ -76,7 +76,7 @@ def play(rounds: int, seeds: int, folder: Path, cores: int) -> list[dict[str, An
     for seed in range(seeds):
         for recipe in METHODS:
             out = folder / f"{recipe}-seed{seed}-rounds{rounds}"
-            raw = override(load(recipe), {**SETTINGS, "run.rounds": rounds})
+            raw = resolve(override(load(recipe), {**SETTINGS, "run.rounds": rounds}))
             jobs.append(Job(raw, seed, str(out), resume=out.is_dir()))
             cells.append({"recipe": recipe, "seed": seed})
     outcomes = run_all(jobs, cores, lambda job, record: report(jobs[job].out, record))

@@ -177,7 +177,8 @@ def run_cell(cell: Cell, seed: int) -> dict[str, dict[str, float]]:
     with LocalRuntime(store_of(shards), lambda: build(dataset, cell.init), workers=1) as runtime:
         first = runtime.initial(seed)
         softmax = runtime.auxiliary(first[None]).class_softmax[0].mean(axis=0)
-        updates, _ = head_updates(runtime, runtime.describe(), first, seed, CLIENTS, probe)
+        probed = head_updates(runtime, runtime.describe(), first, seed, CLIENTS, probe)
+        updates = probed.updates
     some = shards.train.sizes > 0  # only the uncapped Dirichlet may leave a client without examples
     assert (updates.answered == some).all()
     rows = {

@@ -25,7 +25,7 @@ from real_fleet import extra_node, finish, is_online, log_of, make_app, pid_of, 
 
 from fedskew.deploy import local_fleet
 from fedskew.deploy.processes import Started, stop
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 from fedskew.records import read_json, read_rounds
 from fedskew.types import RoundRecord
 

@@ -23,7 +23,7 @@ from fedskew.deploy.fleet_sheet import read_fleet
 from fedskew.deploy.flower_cli import environment, program
 from fedskew.deploy.guarded_superlink import CAN_GUARD, owner_of
 from fedskew.deploy.processes import Started, start, stop
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 
 PROJECT = """
 [project]

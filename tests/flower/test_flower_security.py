@@ -28,7 +28,7 @@ from fedskew.deploy.keys import keep_or_make_certificates, make_certificates, ma
 from fedskew.deploy.local_fleet import supernode_command
 from fedskew.deploy.processes import start, stop
 from fedskew.errors import RunError, RunFolderError
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 from fedskew.runtime.flower.policy import read_policy
 
 SMALL = {"data.clients": 3, "run.rounds": 1, "run.clients_per_round": 3, "data.client_test": "none"}
@@ -40,11 +40,11 @@ REFUSED = {
 }
 FOREIGN = """    from flwr.app import Message, RecordDict
 
-    first = next(iter(grid.get_node_ids()))
-    odd = list(grid.push_messages([Message(RecordDict(), first, "query.hello")]))
+    node = next(iter(grid.get_node_ids()))
+    odd = list(grid.push_messages([Message(RecordDict(), node, "query.hello")]))
     serve("""
-ANSWER = """    told = [reply.error.reason for reply in grid.pull_messages(odd)]
-    print("fedskew: the stranger was told:", *told)
+ANSWER = """    reasons = [reply.error.reason for reply in grid.pull_messages(odd)]
+    print("fedskew: the stranger was told:", *reasons)
 """
 
 

@@ -4,7 +4,9 @@ The fedartml numbers come from this program, run once in its own environment (Fe
 2.4, scipy 1.17)::
 
     import numpy as np
-    from fedartml.function_base import earth_movers_distance, hellinger_distance, jensen_shannon_distance
+    from fedartml.function_base import (
+        earth_movers_distance, hellinger_distance, jensen_shannon_distance
+    )
 
     i, c = np.mgrid[0:12, 0:5]
     counts = (7 * i + 3 * c * c + i * c) % 11

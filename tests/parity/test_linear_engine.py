@@ -21,7 +21,7 @@ from fedskew.runtime.local.flat import FlatModule  # noqa: E402
 from fedskew.runtime.local.runtime import LocalRuntime  # noqa: E402
 from fedskew.runtime.local.trainer import Trainer, fits_linear  # noqa: E402
 from fedskew.streams import stream  # noqa: E402
-from fedskew.types import LocalJob  # noqa: E402
+from fedskew.types import LocalJob, ScoreOrder, TrainOrder  # noqa: E402
 
 JOBS = [
     LocalJob(epochs=2, batch=16, lr=0.1),
@@ -52,10 +52,18 @@ def plain(shards, start, client, job, round=3):
     model = FlatModule(logistic, 0)
     model.read(start)
     trained = train_client(
-        model.module, x[rows], torch.from_numpy(np.array(shards.y))[rows],
-        epochs=job.epochs, batch=job.batch, lr=job.lr, momentum=job.momentum, weight_decay=job.weight_decay,
-        prox_mu=job.prox_mu, adam=job.optimizer == "adam", rng=stream(9, "batch", client, round),
-    )  # fmt: skip
+        model.module,
+        x[rows],
+        torch.from_numpy(np.array(shards.y))[rows],
+        epochs=job.epochs,
+        batch=job.batch,
+        lr=job.lr,
+        momentum=job.momentum,
+        weight_decay=job.weight_decay,
+        prox_mu=job.prox_mu,
+        adam=job.optimizer == "adam",
+        rng=stream(9, "batch", client, round),
+    )
     return flat(trained)
 
 
@@ -68,8 +76,9 @@ def test_a_crowd_matches_torch_optim(shards, job):
     everyone = list(range(8))
     with LocalRuntime(store_of(shards), logistic, workers=1) as runtime:
         starts = np.stack([runtime.initial(4), runtime.initial(5)])
-        got = runtime.train(everyone, starts, [c % 2 for c in everyone], job, seed=9, round=3)
-        alone = [runtime.train([c], starts, [c % 2], job, seed=9, round=3) for c in everyone]
+        order = TrainOrder(everyone, starts, [c % 2 for c in everyone], job, seed=9, round=3)
+        got = runtime.train(order)
+        alone = [runtime.train(order.only([client])) for client in everyone]
     for client in everyone:
         assert np.abs(got.params[client] - starts[client % 2]).max() > 1e-3
         assert np.allclose(
@@ -93,12 +102,10 @@ def test_worker_processes_give_the_same_bits(shards, report):
     ):
         start = one.initial(0)
         two.initial(0)
-        a, b = (
-            r.train(range(8), start[None], [0] * 8, job, seed=0, round=1, corrections=added)
-            for r in (one, two)
-        )
-        wanted = one.evaluate_clients(range(8), start[None], [0] * 8, "train").loss
-        trained = one.evaluate_clients(range(8), a.params, range(8), "train").loss
+        order = TrainOrder(range(8), start[None], [0] * 8, job, 0, 1, corrections=added)
+        a, b = one.train(order), two.train(order)
+        wanted = one.score(ScoreOrder(range(8), start[None], [0] * 8, "train")).loss
+        trained = one.score(ScoreOrder(range(8), a.params, range(8), "train")).loss
     assert a.params.tobytes() == b.params.tobytes()
     assert a.loss.tobytes() == b.loss.tobytes()
     if report != "train":
@@ -111,15 +118,9 @@ def test_corrections_and_clipping_match_the_autograd_step(shards, monkeypatch):
 
     def train():
         with LocalRuntime(store_of(shards), logistic, workers=1) as runtime:
-            return runtime.train(
-                [1, 4, 6],
-                runtime.initial(0)[None],
-                [0] * 3,
-                job,
-                seed=0,
-                round=1,
-                corrections=added,
-            )
+            model = runtime.initial(0)[None]
+            order = TrainOrder([1, 4, 6], model, [0] * 3, job, 0, 1, corrections=added)
+            return runtime.train(order)
 
     together = train()
     monkeypatch.setattr("fedskew.runtime.local.trainer.fits_linear", lambda module, store: False)
@@ -133,9 +134,9 @@ def test_groups_that_do_not_fit_are_cut(shards, monkeypatch):
 
     def train():
         with LocalRuntime(store_of(shards), logistic, workers=1) as runtime:
-            return runtime.train(
-                range(8), runtime.initial(0)[None], [0] * 8, job, seed=0, round=1
-            ).params.tobytes()
+            model = runtime.initial(0)[None]
+            order = TrainOrder(range(8), model, [0] * 8, job, seed=0, round=1)
+            return runtime.train(order).params.tobytes()
 
     whole = train()
     monkeypatch.setattr(linear, "MAX_PLACES", 3000)
@@ -144,8 +145,10 @@ def test_groups_that_do_not_fit_are_cut(shards, monkeypatch):
 
 def test_it_is_used_for_one_linear_layer_only(shards):
     store = store_of(shards)
-    assert Trainer(store, logistic, 0).linear is not None
-    assert Trainer(store, lambda: models.build("tiny_mlp", (8, 8), 10), 0).linear is None
+    job = LocalJob()
+    assert Trainer(store, logistic, 0).linear_for(job) is not None
+    tiny = Trainer(store, lambda: models.build("tiny_mlp", (8, 8), 10), 0)
+    assert tiny.linear_for(job) is None
     assert not fits_linear(nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(64, 10)), store)
     tokens = replace(store, x=np.zeros((len(store.y), 64), np.int64))
     assert not fits_linear(logistic(), tokens)
@@ -167,8 +170,7 @@ def test_a_client_without_examples_costs_one_update():
     with LocalRuntime(
         replace(store, train_offsets=offsets), lambda: models.build("logistic", (3,), 2), workers=1
     ) as runtime:
-        replies = runtime.train(
-            [0, 1, 2], runtime.initial(0)[None], [0] * 3, LocalJob(), seed=0, round=1
-        )
+        model = runtime.initial(0)[None]
+        replies = runtime.train(TrainOrder([0, 1, 2], model, [0] * 3, LocalJob(), seed=0, round=1))
     assert [bool(f) for f in replies.failures] == [False, True, True]
     assert "no examples" in replies.failures[1]

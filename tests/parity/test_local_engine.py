@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from fedskew.runtime.local.runtime import LocalRuntime  # noqa: E402
 from fedskew.runtime.local.step import AutogradStep, FusedMLPStep, step_for  # noqa: E402
 from fedskew.runtime.local.trainer import draw_rows  # noqa: E402
 from fedskew.streams import stream  # noqa: E402
-from fedskew.types import LocalJob  # noqa: E402
+from fedskew.types import LocalJob, ScoreOrder, TrainOrder  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -78,13 +79,21 @@ def test_every_local_job_matches_torch_optim(shards, job):
     x, y = normalised(shards)
     with LocalRuntime(store_of(shards), tiny, workers=1) as runtime:
         start = runtime.initial(4)
-        got = runtime.train([2], start[None], [0], job, seed=9, round=3)
+        got = runtime.train(TrainOrder([2], start[None], [0], job, seed=9, round=3))
     rows = torch.from_numpy(np.array(shards.train.indices(2)))
     plain = train_client(
-        module_with(tiny, start), x[rows], y[rows],
-        epochs=job.epochs, batch=job.batch, lr=job.lr, momentum=job.momentum, weight_decay=job.weight_decay,
-        prox_mu=job.prox_mu, adam=job.optimizer == "adam", rng=stream(9, "batch", 2, 3),
-    )  # fmt: skip
+        module_with(tiny, start),
+        x[rows],
+        y[rows],
+        epochs=job.epochs,
+        batch=job.batch,
+        lr=job.lr,
+        momentum=job.momentum,
+        weight_decay=job.weight_decay,
+        prox_mu=job.prox_mu,
+        adam=job.optimizer == "adam",
+        rng=stream(9, "batch", 2, 3),
+    )
     assert got.failures == ("",)
     assert np.abs(got.params[0] - start).max() > 1e-3
     assert np.allclose(got.params[0], flat(plain), atol=1e-5)
@@ -129,9 +138,9 @@ def test_corrections_are_added_to_every_gradient(shards, job):
     ):
         start = alone.initial(0)
         team.initial(0)
-        one = alone.train([1, 3], start[None], [0, 0], job, seed=0, round=1, corrections=added)
-        two = team.train([1, 3], start[None], [0, 0], job, seed=0, round=1, corrections=added)
-        without = alone.train([1, 3], start[None], [0, 0], job, seed=0, round=1)
+        order = TrainOrder([1, 3], start[None], [0, 0], job, 0, 1, corrections=added)
+        one, two = alone.train(order), team.train(order)
+        without = alone.train(replace(order, corrections=None))
     assert one.params.tobytes() == two.params.tobytes()
     assert np.abs(one.params - without.params).max() > 1e-2
     for row, client in enumerate([1, 3]):
@@ -161,9 +170,8 @@ def test_proximal_term_holds_the_model_back(shards):
     with LocalRuntime(store_of(shards), tiny, workers=1) as runtime:
         start = runtime.initial(0)
         jobs = [LocalJob(lr=0.01, epochs=3, prox_mu=mu) for mu in (0.0, 1.0, 90.0)]
-        ends = [
-            runtime.train([0], start[None], [0], job, seed=0, round=1).params[0] for job in jobs
-        ]
+        orders = [TrainOrder([0], start[None], [0], job, seed=0, round=1) for job in jobs]
+        ends = [runtime.train(order).params[0] for order in orders]
     drift = [np.linalg.norm(end - start) for end in ends]
     assert drift[0] > drift[1] > 5 * drift[2]
 
@@ -242,15 +250,16 @@ def test_bits_do_not_depend_on_workers_or_on_who_else_trains(shards, factory, wo
         assert np.array_equal(start, team.initial(3))
         models_ = np.stack([start, start * np.float32(0.9), start * np.float32(1.1)])
         clients, index = [5, 0, 3, 1, 7, 2, 6], [0, 1, 2, 0, 1, 2, 0]
-        one = alone.train(clients, models_, index, job, seed=3, round=2)
-        many = team.train(clients, models_, index, job, seed=3, round=2)
+        order = TrainOrder(clients, models_, index, job, seed=3, round=2)
+        one, many = alone.train(order), team.train(order)
         assert one.failures == ("",) * 7
         assert one.params.tobytes() == many.params.tobytes()
         assert one.loss.tobytes() == many.loss.tobytes()
-        single = team.train([3], models_, [2], job, seed=3, round=2)
+        single = team.train(order.only([2]))
         assert single.params[0].tobytes() == one.params[2].tobytes()
         central = [crew.evaluate(models_) for crew in (alone, team)]
-        own = [crew.evaluate_clients(clients, models_, index, "train") for crew in (alone, team)]
+        scoring = ScoreOrder(clients, models_, index, "train")
+        own = [crew.score(scoring) for crew in (alone, team)]
         for a, b in (central, own):
             assert a.loss.tobytes() == b.loss.tobytes()
             assert a.accuracy.tobytes() == b.accuracy.tobytes()
@@ -259,13 +268,13 @@ def test_bits_do_not_depend_on_workers_or_on_who_else_trains(shards, factory, wo
 def test_reported_losses_mean_what_they_say(shards):
     with LocalRuntime(store_of(shards), tiny, workers=1) as runtime:
         start = runtime.initial(0)[None]
-        before = runtime.evaluate_clients([4], start, [0], "train").loss[0]
+        before = runtime.score(ScoreOrder([4], start, [0], "train")).loss[0]
         losses = {}
         for kind in ("start", "train", "end"):
             job = LocalJob(lr=0.1, epochs=3, report_loss=kind)
-            reply = runtime.train([4], start, [0], job, seed=0, round=1)
+            reply = runtime.train(TrainOrder([4], start, [0], job, seed=0, round=1))
             losses[kind] = reply.loss[0]
-        after = runtime.evaluate_clients([4], reply.params, [0], "train").loss[0]
+        after = runtime.score(ScoreOrder([4], reply.params, [0], "train")).loss[0]
     assert losses["start"] == pytest.approx(before, rel=1e-5)
     assert losses["end"] == pytest.approx(after, rel=1e-5)
     assert losses["end"] < losses["train"] < losses["start"]
@@ -300,9 +309,12 @@ def test_an_exception_at_a_client_costs_one_update(workers):
     x, y = np.zeros((60, 8, 8), np.uint8), np.arange(60) % 10
     ids = np.repeat([0, 1, 2], [20, 13, 27])
     result = fedskew.run(
-        {"run": {"rounds": 2, "clients_per_round": 3}, "local": {"batch": 30}}, data=(x, y, x, y), clients=ids,
-        model=lambda: Moody("raise"), workers=workers,
-    )  # fmt: skip
+        {"run": {"rounds": 2, "clients_per_round": 3}, "local": {"batch": 30}},
+        data=(x, y, x, y),
+        clients=ids,
+        model=lambda: Moody("raise"),
+        workers=workers,
+    )
     assert [r.failures for r in result.rounds[1:]] == [{1: "ValueError: thirteen is unlucky"}] * 2
 
 
@@ -315,11 +327,14 @@ def test_a_worker_that_dies_is_replaced_and_costs_one_update():
     y, ids = np.arange(len(x)) % 10, np.repeat(np.arange(8), sizes)
     killed, raised = (
         fedskew.run(
-            {"run": {"rounds": 2, "clients_per_round": 8}, "local": {"batch": 30}}, data=(x, y, x, y), clients=ids,
-            model=lambda how=how: Moody(how), workers=workers,
+            {"run": {"rounds": 2, "clients_per_round": 8}, "local": {"batch": 30}},
+            data=(x, y, x, y),
+            clients=ids,
+            model=lambda how=how: Moody(how),
+            workers=workers,
         )
         for how, workers in (("kill", 2), ("raise", 1))
-    )  # fmt: skip
+    )
     for record in killed.rounds[1:]:
         assert record.failures == {1: "worker process died (signal 9)"}
         assert sorted(record.loss) == [0, 2, 3, 4, 5, 6, 7]
@@ -393,7 +408,8 @@ def test_batch_norm_buffers_and_counters_are_aggregated(shards):
         layout = runtime.describe().layout
         assert [b.kind for b in layout.blocks][-3:] == ["buffer", "buffer", "counter"]
         start = runtime.initial(0)
-        reply = runtime.train([0, 1], start[None], [0, 0], LocalJob(batch=32), seed=0, round=1)
+        job = LocalJob(batch=32)
+        reply = runtime.train(TrainOrder([0, 1], start[None], [0, 0], job, seed=0, round=1))
     counter = layout.blocks[-1].offset
     assert start[counter] == 0
     assert reply.params[:, counter].tolist() == reply.steps.tolist()

@@ -9,15 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedskew.aggregation.adaptive import adaptive
-from fedskew.aggregation.dyn import dyn
+from fedskew.aggregation.adaptive import AdaptiveServer
+from fedskew.aggregation.dyn import FedDyn
 from fedskew.aggregation.mean import mean
-from fedskew.aggregation.momentum import momentum
-from fedskew.aggregation.nova import effective_steps, nova
-from fedskew.aggregation.scaffold import scaffold
+from fedskew.aggregation.momentum import ServerMomentum
+from fedskew.aggregation.nova import FedNova, effective_steps
+from fedskew.aggregation.scaffold import Scaffold
 from fedskew.errors import RecipeError
 from fedskew.recipe import method_of, resolve
-from fedskew.types import Ends, Layout, LocalJob, Stateful
+from fedskew.types import Ends, Layout, LocalJob, bind
 
 LAYOUT = Layout.of(
     [("w", (3,), "weight"), ("running_mean", (1,), "buffer"), ("seen", (), "counter")]
@@ -40,16 +40,16 @@ def test_buffers_are_averaged_and_counters_take_the_maximum():
 
 def test_momentum_without_beta_is_fedavg():
     both = ends(1, 2, examples=[10, 30])
-    moved, _ = momentum.step({}, MODEL, both, beta=0.0)
+    moved, _ = ServerMomentum(beta=0.0).merge({}, MODEL, both)
     assert np.allclose(moved, mean(MODEL, both), atol=1e-6)
 
 
 def test_momentum_keeps_moving_where_fedavg_stands():
-    _, memory = momentum.step({}, MODEL, ends(1), beta=0.7)
-    moved, memory = momentum.step(memory, MODEL, ends(0), beta=0.7)
+    _, memory = ServerMomentum(beta=0.7).merge({}, MODEL, ends(1))
+    moved, memory = ServerMomentum(beta=0.7).merge(memory, MODEL, ends(0))
     assert np.allclose(moved[:3], MODEL[:3] + 0.7)
     assert np.allclose(mean(MODEL, ends(0)), MODEL)
-    moved, _ = momentum.step(memory, MODEL, ends(0), beta=0.7, server_lr=2.0)
+    moved, _ = ServerMomentum(beta=0.7, server_lr=2.0).merge(memory, MODEL, ends(0))
     assert np.allclose(moved[:3], MODEL[:3] + 2 * 0.49, atol=1e-6)
 
 
@@ -59,8 +59,9 @@ def test_adaptive_rules_by_hand_over_three_rounds(rule):
     lr, tau, b1, b2 = 0.1, 0.05, 0.9, 0.99
     m, v, w, memory, model = 0.0, tau**2, 1.0, {}, MODEL
     for shift in (0.3, -0.1, 0.2):
-        model, memory = adaptive.step(memory, model, replace(ends(0), params=model[None] + np.float32(shift)), rule=rule,
-                                      server_lr=lr, tau=tau, beta1=b1, beta2=b2)  # fmt: skip
+        server = AdaptiveServer(rule=rule, server_lr=lr, tau=tau, beta1=b1, beta2=b2)
+        shifted = replace(ends(0), params=model[None] + np.float32(shift))
+        model, memory = server.merge(memory, model, shifted)
         if rule == "adagrad":
             m, v = shift, v + shift**2
         else:
@@ -72,16 +73,16 @@ def test_adaptive_rules_by_hand_over_three_rounds(rule):
 
 
 def test_adaptive_steps_do_not_grow_with_the_update_as_fedavg_does():
-    small, _ = adaptive.step({}, MODEL, ends(1), rule="adagrad", server_lr=0.3, tau=1e-3)
-    large, _ = adaptive.step({}, MODEL, ends(100), rule="adagrad", server_lr=0.3, tau=1e-3)
+    small, _ = AdaptiveServer(rule="adagrad", server_lr=0.3, tau=1e-3).merge({}, MODEL, ends(1))
+    large, _ = AdaptiveServer(rule="adagrad", server_lr=0.3, tau=1e-3).merge({}, MODEL, ends(100))
     assert np.allclose(small[:3] - MODEL[:3], large[:3] - MODEL[:3], atol=2e-3)
     assert small[3] == MODEL[3] + 1, "buffers are averaged, never optimised"
 
 
 def test_adam_bias_correction_and_zero_start():
-    moved, _ = adaptive.step(
-        {}, MODEL, ends(0.5), rule="adam", server_lr=1.0, tau=1e-9, v0="zero", bias_correction=True
-    )
+    moved, _ = AdaptiveServer(
+        rule="adam", server_lr=1.0, tau=1e-9, v0="zero", bias_correction=True
+    ).merge({}, MODEL, ends(0.5))
     assert np.allclose(moved[:3] - MODEL[:3], 1.0, atol=1e-5), (
         "the first corrected Adam step has length server_lr"
     )
@@ -89,7 +90,7 @@ def test_adam_bias_correction_and_zero_start():
 
 def test_nova_with_equal_steps_is_fedavg():
     both = ends(1, -2, 0.5, examples=[10, 30, 20], steps=[7, 7, 7])
-    assert np.allclose(nova(MODEL, both), mean(MODEL, both), atol=1e-6)
+    assert np.allclose(FedNova().merge({}, MODEL, both)[0], mean(MODEL, both), atol=1e-6)
 
 
 def test_nova_fixes_unequal_steps():
@@ -98,14 +99,16 @@ def test_nova_fixes_unequal_steps():
     """
     uneven = ends(9, -1, steps=[9, 1])
     assert np.allclose(mean(MODEL, uneven)[:3] - MODEL[:3], 4)
-    assert np.allclose(nova(MODEL, uneven)[:3] - MODEL[:3], 0, atol=1e-6)
+    assert np.allclose(FedNova().merge({}, MODEL, uneven)[0][:3] - MODEL[:3], 0, atol=1e-6)
 
 
 def test_nova_by_hand():
     """Shares 1/4 and 3/4, moves per step +1 and -1/2: (2/4 + 18/4) steps of 1/4 - 3/8 each."""
     uneven = ends(2, -3, examples=[10, 30], steps=[2, 6])
-    assert np.allclose(nova(MODEL, uneven)[:3] - MODEL[:3], 5 * -0.125, atol=1e-6)
-    assert np.allclose(nova(MODEL, uneven, weights="uniform")[:3] - MODEL[:3], 4 * 0.25, atol=1e-6)
+    assert np.allclose(FedNova().merge({}, MODEL, uneven)[0][:3] - MODEL[:3], 5 * -0.125, atol=1e-6)
+    assert np.allclose(
+        FedNova(weights="uniform").merge({}, MODEL, uneven)[0][:3] - MODEL[:3], 4 * 0.25, atol=1e-6
+    )
 
 
 def test_effective_steps_add_up_the_weights_of_the_gradients():
@@ -120,7 +123,7 @@ def test_effective_steps_add_up_the_weights_of_the_gradients():
         effective_steps(np.array([3]), LocalJob(optimizer="adam"))
 
 
-# ---------------------------------------------------------------- rules that correct the clients' steps
+# --------------------------------------------- rules that correct the clients' steps
 
 # client i: f_i(w) = curvature/2 (w - optimum)^2
 CURVATURE, OPTIMUM = np.array([1.0, 4.0]), np.array([0.0, 5.0])
@@ -133,19 +136,11 @@ def train_on_quadratics(rule, *, rounds=300, local_steps=20, lr=0.05, **options)
     """Two clients, everyone every round, gradients by hand; returns the model and the rule's
     memory.
     """
-    stateful = (
-        rule
-        if isinstance(rule, Stateful)
-        else Stateful(lambda memory, *a, **o: (rule(*a, **o), memory))
-    )
-    job = stateful.job(LocalJob(lr=lr), **options) if stateful.job else LocalJob(lr=lr)
+    bound = bind("aggregation", rule, options)
+    job = bound.job(LocalJob(lr=lr))
     model, memory = np.zeros(1, np.float32), {}
     for _ in range(rounds):
-        added = (
-            stateful.corrections(memory, [0, 1], 1, **options)
-            if stateful.corrections
-            else np.zeros((2, 1))
-        )
+        added = bound.corrections(memory, [0, 1], 1) if bound.corrects else np.zeros((2, 1))
         returned = np.repeat(model[None], 2, axis=0)
         for _ in range(local_steps):
             gradient = (
@@ -155,13 +150,13 @@ def train_on_quadratics(rule, *, rounds=300, local_steps=20, lr=0.05, **options)
             )
             returned = returned - job.lr * gradient
         given = Ends(returned, [1, 1], [local_steps] * 2, LINE, [0, 1], 2, job)
-        model, memory = stateful.step(memory, model, given, **options)
+        model, memory = bound.merge(memory, model, given)
     return float(model[0]), memory
 
 
 def test_fedavg_drifts_and_scaffold_does_not():
     drifted, _ = train_on_quadratics(mean)
-    corrected, memory = train_on_quadratics(scaffold)
+    corrected, memory = train_on_quadratics(Scaffold)
     assert abs(drifted - BEST) > 0.5
     assert corrected == pytest.approx(BEST, abs=1e-3)
     # at the optimum each client's variate is its own gradient there, and they cancel
@@ -170,7 +165,7 @@ def test_fedavg_drifts_and_scaffold_does_not():
 
 
 def test_feddyn_finds_the_common_optimum():
-    found, memory = train_on_quadratics(dyn, alpha=1.0, local_steps=200)
+    found, memory = train_on_quadratics(FedDyn, alpha=1.0, local_steps=200)
     assert found == pytest.approx(BEST, abs=1e-2)
     assert memory["shared"] == pytest.approx(
         (memory["own"]["0"] + memory["own"]["1"]) / 2, abs=1e-4
@@ -179,23 +174,23 @@ def test_feddyn_finds_the_common_optimum():
 
 def test_scaffolds_first_round_is_fedavg():
     both = ends(1, 3)
-    moved, _ = scaffold.step({}, MODEL, both)
+    moved, _ = Scaffold().merge({}, MODEL, both)
     assert np.allclose(moved, mean(MODEL, both, weights="uniform"), atol=1e-6)
-    assert not scaffold.corrections({}, [0, 1], 3).any()
+    assert not Scaffold().corrections({}, [0, 1], 3).any()
 
 
 def test_scaffold_by_hand_with_two_of_ten_clients():
     """Two rounds of Algorithm 1, option II: c moves by the two clients' share of all ten."""
     reach, taken = 5 * LocalJob().lr, np.array([1.0, 3.0])
-    moved, memory = scaffold.step({}, MODEL, ends(*taken), server_lr=0.5)
+    moved, memory = Scaffold(server_lr=0.5).merge({}, MODEL, ends(*taken))
     assert np.allclose(moved[:3] - MODEL[:3], 0.5 * 2)
     assert moved[3] == MODEL[3] + 2, "buffers are averaged, server_lr is for weights"
     own = -taken / reach
     common = own.sum() / 10
     assert memory["common"] == pytest.approx(common, rel=1e-5)
-    added = scaffold.corrections(memory, [0, 1, 7], 3)[:, 0]
+    added = Scaffold().corrections(memory, [0, 1, 7], 3)[:, 0]
     assert added == pytest.approx([common - own[0], common - own[1], common], rel=1e-5)
-    _, memory = scaffold.step(memory, MODEL, ends(*taken))
+    _, memory = Scaffold().merge(memory, MODEL, ends(*taken))
     assert memory["own"]["1"] == pytest.approx(own[1] - common - taken[1] / reach, rel=1e-5)
     assert memory["common"] == pytest.approx(
         common + (2 * -common - taken.sum() / reach) / 10, rel=1e-5
@@ -204,17 +199,19 @@ def test_scaffold_by_hand_with_two_of_ten_clients():
 
 def test_feddyn_by_hand_with_two_of_ten_clients():
     """h = -(alpha / 10) (1 + 3), so the mean of the two models moves on by 0.4."""
-    moved, memory = dyn.step({}, MODEL, ends(1, 3), alpha=0.5)
+    moved, memory = FedDyn(alpha=0.5).merge({}, MODEL, ends(1, 3))
     assert np.allclose(moved[:3] - MODEL[:3], 2 + 0.4, atol=1e-6)
     assert memory["shared"] == pytest.approx(-0.2)
-    assert dyn.corrections(memory, [0, 1, 7], 3, alpha=0.5)[:, 0] == pytest.approx([0.5, 1.5, 0.0])
-    moved, _ = dyn.step(memory, MODEL, ends(1, 3), alpha=0.5)
+    assert FedDyn(alpha=0.5).corrections(memory, [0, 1, 7], 3)[:, 0] == pytest.approx(
+        [0.5, 1.5, 0.0]
+    )
+    moved, _ = FedDyn(alpha=0.5).merge(memory, MODEL, ends(1, 3))
     assert np.allclose(moved[:3] - MODEL[:3], 2 + 0.8, atol=1e-6)
 
 
 def test_state_is_kept_only_for_clients_that_were_chosen():
-    for rule in (scaffold, dyn):
-        _, memory = rule.step({}, MODEL, ends(1, 3))
+    for rule in (Scaffold(), FedDyn()):
+        _, memory = rule.merge({}, MODEL, ends(1, 3))
         assert set(memory["own"]) == {"0", "1"}
         assert rule.corrections(memory, [7], 3).shape == (1, 3)
 

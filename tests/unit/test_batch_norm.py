@@ -36,9 +36,10 @@ class Watched(ScriptedRuntime):
     def initial(self, seed):
         return np.zeros(4, np.float32)
 
-    def evaluate_clients(self, clients, models, start, which, **options):
-        self.scored = [(int(c), models[s].tolist()) for c, s in zip(clients, start, strict=True)]
-        return Scores(np.ones(len(clients)), np.ones(len(clients)), np.ones(len(clients), np.int64))
+    def score(self, order):
+        n, pairs = len(order.clients), zip(order.clients, order.start, strict=True)
+        self.scored = [(int(client), order.models[slot].tolist()) for client, slot in pairs]
+        return Scores(np.ones(n), np.ones(n), np.ones(n, np.int64))
 
 
 def played(bn, rounds=3):

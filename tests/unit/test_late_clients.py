@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from fedskew.loop.federation import play_round, prepare, settle
-from fedskew.loop.late_clients import welcome
+from fedskew.loop.late_clients import admit
 from fedskew.recipe import method_of, resolve
+from fedskew.runtime.faults import Faults, FaultyRuntime
+from fedskew.runtime.metered import MeteredRuntime
 from fedskew.runtime.scripted import ScriptedRuntime
-from fedskew.types import Signal
+from fedskew.types import ReleasedCounts, Signal
 
 # two kinds of clients; the last joins late
 COUNTS = np.array([[9, 1], [8, 2], [9, 0], [1, 9], [0, 9], [2, 8], [1, 8]])
@@ -60,34 +62,61 @@ def test_nothing_changes_where_nobody_joins():
         method_of(resolve({"signal": {"use": "histogram"}})), ScriptedRuntime(EARLY), seed=0
     )
     state, _ = prepare(setting)
-    same, kept, transfers = welcome(setting, state)
+    same, kept, effort = admit(setting, state)
     assert same is setting
     assert kept is state
-    assert transfers == ()
+    assert effort.transfers == ()
+    assert effort.cost.seconds == 0.0
 
 
-def test_a_runtime_whose_clients_add_the_noise_is_never_asked_for_counts():
+class Releasing(ScriptedRuntime):
+    """Clients add the noise themselves."""
+
+    def __init__(self, counts, asked):
+        super().__init__(counts)
+        self.asked = asked
+
+    def label_counts(self):
+        raise AssertionError("raw counts must not be asked for")
+
+    def released_counts(self, clients):
+        self.asked.append(list(clients))
+        known = np.isin(np.arange(7), clients)
+        return ReleasedCounts(known, np.where(known[:, None], [[3.0, -1.0]], 0))
+
+
+class Still:
+    """A meter that never moves."""
+
+    name = "still"
+
+    def start(self):
+        pass
+
+    def stop(self, watts):
+        return 0.0
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda runtime: runtime,
+        lambda runtime: FaultyRuntime(runtime, Faults(dropout=0.1), 0),
+        lambda runtime: MeteredRuntime(runtime, Still()),
+    ],
+    ids=["itself", "faulty", "metered"],
+)
+def test_a_runtime_whose_clients_add_the_noise_is_never_asked_for_counts(around):
     """The loop takes released counts as they are: clipped and normalised, no second noise."""
-
-    class Releasing(ScriptedRuntime):
-        def label_counts(self):
-            raise AssertionError("raw counts must not be asked for")
-
-        def released_counts(self, clients):
-            asked.append(list(clients))
-            return np.isin(np.arange(7), clients), np.where(
-                np.isin(np.arange(7), clients)[:, None], [[3.0, -1.0]], 0
-            )
-
     asked: list[list[int]] = []
     method = method_of(resolve({"signal": {"use": "private", "epsilon": 2.0}}))
-    setting = settle(method, Releasing(EARLY), seed=0)
+    setting = settle(method, around(Releasing(EARLY, asked)), seed=0)
     state, record = prepare(setting)
     assert state.signal.source == "private"
     assert state.signal.epsilon == 2.0
     assert state.signal.rows[:6].tolist() == [[1.0, 0.0]] * 6
     assert [t.bytes for t in record.transfers] == [6 * 2 * 4]
-    _, state, _ = welcome(replace(setting, runtime=Releasing(COUNTS)), state)
+    _, state, _ = admit(replace(setting, runtime=around(Releasing(COUNTS, asked))), state)
     assert asked == [[0, 1, 2, 3, 4, 5], [6]]
     assert isinstance(state.signal, Signal)
     assert state.signal.known.all()

@@ -42,7 +42,8 @@ def runtime(script=one_sgd_path):
 
 
 def probe(world, **changes):
-    return head_updates(world, world.describe(), world.initial(0), 0, 2, {**OPTIONS, **changes})
+    probed = head_updates(world, world.describe(), world.initial(0), 0, 2, {**OPTIONS, **changes})
+    return probed.updates, probed.transfers
 
 
 def test_the_head_is_the_last_matrix_with_a_row_per_class():

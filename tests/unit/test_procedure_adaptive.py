@@ -13,7 +13,7 @@ from fedskew.data.partitions.partition import Pool
 from fedskew.errors import RecipeError
 from fedskew.labels.omega import omega, omega_balanced, threshold
 from fedskew.loop.federation import run, settle
-from fedskew.procedure.adaptive import adaptive, plateau, reported_loss
+from fedskew.procedure.adaptive import Adaptive, plateau, reported_loss
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
@@ -43,8 +43,8 @@ def view_of(counts, round=1, loss=None, last=None):
 
 
 def step(view, memory=None, **options):
-    return adaptive.step(
-        memory or {}, np.arange(view.size), view, np.random.default_rng(view.round), **options
+    return Adaptive(**options).plan(
+        memory or {}, np.arange(view.size), view, np.random.default_rng(view.round)
     )
 
 
@@ -92,7 +92,7 @@ def test_at_theta_it_is_sequential():
 
 
 def test_it_looks_at_everybody_not_only_at_those_who_train():
-    plan, _ = adaptive.step({}, np.array([0, 1]), view_of(owners(2)), np.random.default_rng(0))
+    plan, _ = Adaptive().plan({}, np.array([0, 1]), view_of(owners(2)), np.random.default_rng(0))
     assert [len(chain.clients) for chain in plan.chains] == [2]
 
 

@@ -310,7 +310,7 @@ def test_without_what_it_needs_it_says_so():
         )
 
 
-# ---------------------------------------------------------------- in the loop: a client dies halfway
+# --------------------------------------------- in the loop: a client dies halfway
 
 
 class Dying(ScriptedRuntime):

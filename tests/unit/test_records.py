@@ -118,6 +118,17 @@ def test_resume_cuts_records_behind_the_checkpoint(tmp_path):
     folder.close()
 
 
+def test_label_counts_grow_with_the_clients_that_join_and_forget_nobody(tmp_path):
+    """A fleet begun without client 1, resumed without client 0."""
+    folder = RunFolder(tmp_path / "r", RECIPE, 5)
+    for counts in ([[3, 1], [0, 0]], [[0, 0], [2, 2]]):
+        folder.keep_labels(records.Labels(np.array(counts), ["cat", "dog"]))
+    folder.close()
+    kept = records.read_labels(tmp_path / "r")
+    assert kept.counts.tolist() == [[3, 1], [2, 2]]
+    assert (list(kept.class_names), kept.clients) == (["cat", "dog"], ["0", "1"])
+
+
 def test_an_existing_folder_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(RunFolderError, match="exists and is not empty"):

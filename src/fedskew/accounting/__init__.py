@@ -1,4 +1,6 @@
-"""What a run cost and who gained: ``traffic`` counts bytes by direction and kind, ``clock`` and
-``links`` simulated time, ``energy`` joules; ``targets`` says what an accuracy took,
-``participation`` who trained, ``fairness`` whom it serves.
+"""What a run cost and whom it served.
+
+``traffic`` counts bytes by direction and kind, ``clock`` and ``links`` simulated time, ``energy``
+joules; ``targets`` says what an accuracy took, ``participation`` who trained, ``fairness`` whom it
+serves.
 """

@@ -216,18 +216,21 @@ def _report(folder: Path, run: Mapping[str, Any], *, simulated: bool) -> None:
         _print(f"records are on the SuperLink's machine in {folder}")
         return
     result = read_json(folder / RESULT)
-    accuracy = (
-        "not tested"
-        if result["final_accuracy"] is None
-        else f"final accuracy {result['final_accuracy']:.4f}"
-    )
-    _print(f"{accuracy}, {result['rounds']} rounds, records in {folder}")
+    _print(f"{_accuracy_text(result)}, {result['rounds']} rounds, records in {folder}")
     if str(read_json(folder / FLEET)["runs"][-1]["flower_run"]) != str(run["run-id"]):
         _print("all rounds were there already: nothing was left to do")
     elif simulated:
         _print("Flower counts no bytes in a simulation")
     else:
         out_console.print(traffic_table(compare(folder, [run])))
+
+
+def _accuracy_text(result: Mapping[str, Any]) -> str:
+    """How good the models are: the one global model, or else the clients' own."""
+    if result["final_accuracy"] is not None:
+        return f"final accuracy {result['final_accuracy']:.4f}"
+    at_clients = (result["client_accuracy"] or {}).get("weighted")
+    return "not tested" if at_clients is None else f"accuracy at clients {at_clients:.4f}"
 
 
 def traffic_table(found: Mapping[str, Direction]) -> Table:

@@ -134,7 +134,7 @@ def measure(
     )
     total = measurement.num_steps(near, how) + (0 if figures is None else 5)
     with steps(total, quiet) as step:
-        found = measurement.measure(
+        measurement_result = measurement.measure(
             counts,
             signal=use["signal"],
             distance=None if free else near,
@@ -143,13 +143,15 @@ def measure(
             seed=root,
             on_step=step,
         )
-        saved = _save_figures(found, figures, step)
+        saved = _save_figures(measurement_result, figures, step)
     if as_json:
         print(
-            _one_key_per_line(measurement_payload(found) | {"files": [str(path) for path in saved]})
+            _one_key_per_line(
+                measurement_payload(measurement_result) | {"files": [str(path) for path in saved]}
+            )
         )
     else:
-        show_measurement(found, saved, out_console)
+        show_measurement(measurement_result, saved, out_console)
 
 
 def privacy(
@@ -370,12 +372,14 @@ def _fetching(quiet: bool) -> Iterator[Callable[[int | None, int | None, str], N
         yield progress
 
 
-def _save_figures(found: Any, folder: Path | None, step: Callable[[str], None]) -> list[Path]:
+def _save_figures(
+    measurement_result: Any, folder: Path | None, step: Callable[[str], None]
+) -> list[Path]:
     if folder is None:
         return []
     from fedskew.report.figures.measurement import save_figures
 
-    return save_figures(found, folder, on_step=step)
+    return save_figures(measurement_result, folder, on_step=step)
 
 
 def _one_key_per_line(content: Mapping[str, Any]) -> str:

@@ -1,5 +1,4 @@
-"""Bringing a recipe to a fleet from the command line: write an app, start and stop a fleet on this
-machine, run, compare bytes.
+"""Bringing a recipe to a fleet: write an app, start and stop a fleet here, run, compare bytes.
 
 ``app.py``                writes a Flower app
 ``local_fleet.py``        a SuperLink and SuperNodes on this machine

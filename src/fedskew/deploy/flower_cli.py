@@ -58,8 +58,11 @@ def write_connection(flower_home: Path, address: str, authority: Path | None) ->
         else f"root-certificates = {json.dumps(str(authority))}"
     )
     flower_home.mkdir(parents=True, exist_ok=True)
-    table = f'[superlink.{CONNECTION}]\naddress = "{address}"\n{secure}\n'
-    (flower_home / "config.toml").write_text(f'[superlink]\ndefault = "{CONNECTION}"\n\n{table}')
+    text = (
+        f'[superlink]\ndefault = "{CONNECTION}"\n\n'
+        f'[superlink.{CONNECTION}]\naddress = "{address}"\n{secure}\n'
+    )
+    (flower_home / "config.toml").write_text(text)
 
 
 def call(flower_home: Path, *arguments: str, seconds: float = 120.0) -> dict[str, Any]:

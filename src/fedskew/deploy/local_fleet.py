@@ -104,8 +104,12 @@ def superlink_command(fleet: Fleet) -> list[str]:
     files = fleet.certificates
     secure = ["--insecure"]
     if files is not None:
-        secure = ["--ssl-certfile", str(files.certificate), "--ssl-keyfile", str(files.key),
-                  "--ssl-ca-certfile", str(files.authority), "--enable-supernode-auth"]  # fmt: skip
+        secure = [
+            *("--ssl-certfile", str(files.certificate)),
+            *("--ssl-keyfile", str(files.key)),
+            *("--ssl-ca-certfile", str(files.authority)),
+            "--enable-supernode-auth",
+        ]
     host, _, port = fleet.control.rpartition(":")
     state = ["--database", str(fleet.folder / "flwr" / "state.db")]
     more = ["--disable-runtime-dependency-installation"]

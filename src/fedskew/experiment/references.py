@@ -24,13 +24,12 @@ import numpy as np
 from fedskew.accounting.fairness import Fairness, fairness
 from fedskew.data import Shards
 from fedskew.errors import RunError
-from fedskew.experiment.history import History, history_of
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 from fedskew.experiment.world import dataset_of, factory_of, shards_of, store_of
 from fedskew.recipe import method_of
 from fedskew.records import COMPUTED, read_references, write_references
 from fedskew.runtime.local.runtime import LocalRuntime
-from fedskew.types import Floats, Ints, LocalJob, Params, frozen
+from fedskew.types import Floats, Ints, LocalJob, Params, ScoreOrder, TrainOrder, frozen
 
 if TYPE_CHECKING:
     from torch import nn
@@ -107,7 +106,7 @@ def with_references(
     model: Callable[[], nn.Module] | None = None,
     clients: Any = None,
     on_row: Callable[[str], None] | None = None,
-) -> History:
+) -> Run:
     """The run with its reference rows, for :meth:`fedskew.Comparison.of`.
 
     If the run has a folder each row is kept there as soon as it is known, and none is computed
@@ -125,7 +124,7 @@ def with_references(
         kept = {**kept, name: _columns(result, name, model, shards)}
         if result.folder is not None:
             write_references(result.folder, kept)
-    return replace(history_of(result), references=kept)
+    return replace(result, references=kept)
 
 
 def _columns(
@@ -167,10 +166,11 @@ def fine_tuned(
             ids = np.arange(begin, min(begin + AT_ONCE, shards.clients))
             start = np.zeros(len(ids), np.int64)
             replies = runtime.train(
-                ids, model[None], start, job, seed=seed, round=FINE_TUNING_ROUND
+                TrainOrder(ids, model[None], start, job, seed=seed, round=FINE_TUNING_ROUND)
             )
-            own = np.where(replies.ok[:, None], replies.params, model)
-            accuracy[ids] = runtime.evaluate_clients(ids, own, np.arange(len(ids)), "test").accuracy
+            tuned = np.where(replies.ok[:, None], replies.params, model)
+            scores = runtime.score(ScoreOrder(ids, tuned, np.arange(len(ids)), "test"))
+            accuracy[ids] = scores.accuracy
     return Reference("fine_tuned", frozen(accuracy, np.float64), frozen(tests, np.int64))
 
 
@@ -184,14 +184,13 @@ def centralised(
     with LocalRuntime(pooled, factory, workers=1) as runtime:
         first = runtime.initial(seed)
         whole = replace(job, epochs=max(1, round(passes)), prox_mu=0.0)
-        replies = runtime.train([0], first[None], [0], whole, seed=seed, round=1)
+        replies = runtime.train(TrainOrder([0], first[None], [0], whole, seed=seed, round=1))
         if replies.failures[0]:
             raise RunError(
                 "references.centralised", replies.failures[0], "Check the model on the pooled data"
             )
-        scores = runtime.evaluate_clients(
-            everyone, replies.params, np.zeros(len(everyone), np.int64), "test"
-        )
+        slots = np.zeros(len(everyone), np.int64)
+        scores = runtime.score(ScoreOrder(everyone, replies.params, slots, "test"))
     return Reference("centralised", scores.accuracy, scores.num_examples)
 
 

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from fedskew.errors import FedskewError, RunError
-from fedskew.experiment.local import run
+from fedskew.experiment.local import run_resolved
 from fedskew.experiment.references import with_references
 from fedskew.runtime.local.process import ONE_THREAD, end_with_parent
 from fedskew.runtime.local.tasks import first_line
@@ -28,13 +28,14 @@ from fedskew.types import RoundRecord
 
 @dataclass(frozen=True)
 class Job:
-    """One run: a recipe (as a dict), a seed and a folder."""
+    """One run: a resolved recipe, a seed and a folder."""
 
     recipe: Mapping[str, Any]
     seed: int
     out: str
     resume: bool = False
     references: bool = False  # then also the rows its personalised rivals are shown with
+    target: float | None = None  # then its summary also says what reaching this accuracy took
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def _serve(pipe: Connection) -> None:
     while True:
         job: Job = pipe.recv()
         try:
-            result = run(
+            result = run_resolved(
                 job.recipe,
                 seed=job.seed,
                 workers=1,
@@ -146,7 +147,7 @@ def _serve(pipe: Connection) -> None:
             )
             if job.references:
                 with_references(result, on_row=lambda name: pipe.send(("row", name)))
-            pipe.send(("done", result.summary()))
+            pipe.send(("done", result.summary(job.target)))
         except FedskewError as error:
             pipe.send(("error", str(error)))
         except Exception as error:  # somebody's rule or model: the other runs go on

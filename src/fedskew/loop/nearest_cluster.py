@@ -49,9 +49,9 @@ def assign_newcomers(
         )
     sizes, rows = table.sum(axis=1), proportions(table)
     labels = np.full(len(table), -1, np.int64)
-    there = np.flatnonzero(sizes > 0)
-    labels[there] = nearest_clusters(
-        Signal(rows[there], sizes[there], "disclosed"), signal, clustering, distance
+    known_clients = np.flatnonzero(sizes > 0)
+    labels[known_clients] = nearest_clusters(
+        Signal(rows[known_clients], sizes[known_clients], "disclosed"), signal, clustering, distance
     )
     return labels
 

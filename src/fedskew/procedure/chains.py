@@ -31,7 +31,7 @@ from fedskew.procedure.groups import (
     link,
     predicted_omega,
 )
-from fedskew.types import Ints, Plan, View, needs
+from fedskew.types import Ints, Plan, View, declares, needs
 
 
 def wanted(options: Mapping[str, Any]) -> set[str]:
@@ -41,6 +41,7 @@ def wanted(options: Mapping[str, Any]) -> set[str]:
 
 
 @needs(when=wanted)
+@declares(hands_on=True)
 def chains(
     ids: Ints,
     view: View,

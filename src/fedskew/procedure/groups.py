@@ -4,7 +4,8 @@ or one of every cluster.
 METHODS 6.7. Group sizes differ by at most one. A group's labels are those of all its examples
 together, because a chain takes its steps, and its end is averaged, by examples:
 
-    q(G) = sum_G n_k p_k / sum_G n_k,      worth of a cut = sum over groups of |q(G) - g|^2,      g = labels of everybody
+    q(G) = sum_G n_k p_k / sum_G n_k,     g = labels of everybody
+    worth of a cut = sum over groups of |q(G) - g|^2
 
 - ``greedy`` (as Astraea fills its mediators): a random client, then again and again the client that
   brings KL(q(G), g) lowest, until the group is full. The last group gets what is left.
@@ -172,11 +173,11 @@ def _gains(offsets: Floats, weights: Floats, group_of: Ints, client: int) -> Flo
     members = np.eye(int(group_of.max()) + 1)[group_of]
     sums, mass = members.T @ offsets, members.T @ weights
     worth = np.square(sums).sum(axis=1) / np.square(mass)
-    own, lighter = group_of[client], weights - weights[client]
+    home, lighter = group_of[client], weights - weights[client]
     moved = offsets - offsets[client]
-    here = np.square(sums[own] + moved).sum(axis=1) / np.square(mass[own] + lighter)
-    there = np.square(sums[group_of] - moved).sum(axis=1) / np.square(mass[group_of] - lighter)
-    return np.where(group_of == own, 0.0, worth[own] + worth[group_of] - here - there)
+    here = np.square(sums[home] + moved).sum(axis=1) / np.square(mass[home] + lighter)
+    elsewhere = np.square(sums[group_of] - moved).sum(axis=1) / np.square(mass[group_of] - lighter)
+    return np.where(group_of == home, 0.0, worth[home] + worth[group_of] - here - elsewhere)
 
 
 # ---------------------------------------------------------------- how many
@@ -224,18 +225,20 @@ def link(ids: Ints, order: Ints, group_of: Ints, *, relay: Relay, broken: Broken
 
     A plan without any hand-over is the parallel one: nobody has to be told who comes next.
 
-    >>> [c.clients for c in link(np.arange(4), np.array([3, 1, 0, 2]), deal(4, 2), relay="d2d", broken="skip").chains]
+    >>> order = np.array([3, 1, 0, 2])
+    >>> plan = link(np.arange(4), order, deal(4, 2), relay="d2d", broken="skip")
+    >>> [chain.clients for chain in plan.chains]
     [(3, 0), (1, 2)]
     """
     place = {int(client): i for i, client in enumerate(ids)}
-    found = [
+    members = [
         tuple(int(c) for c in order[group_of == group])
         for group in range(int(group_of.max(initial=-1)) + 1)
     ]
-    found.sort(key=lambda clients: min(place[c] for c in clients))
-    passed_on = any(len(clients) > 1 for clients in found)
+    members.sort(key=lambda clients: min(place[c] for c in clients))
+    passed_on = any(len(clients) > 1 for clients in members)
     return Plan(
-        tuple(Chain(0, clients) for clients in found),
+        tuple(Chain(0, clients) for clients in members),
         relay=relay if passed_on else "server",
         broken=broken,
     )

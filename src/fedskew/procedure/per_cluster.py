@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedskew.errors import RunError
-from fedskew.types import Chain, Ints, Plan, View, needs
+from fedskew.types import Chain, Ints, Plan, View, declares, needs
 
 
 def homes_of(labels: Ints) -> Ints:
@@ -35,6 +35,7 @@ def homes_of(labels: Ints) -> Ints:
 
 
 @needs("clustering")
+@declares(several_models=True)
 def per_cluster(ids: Ints, view: View, rng: np.random.Generator) -> Plan:
     """One chain of length one per selected client, on the model of its cluster."""
     if view.clustering is None:

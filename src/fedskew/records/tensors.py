@@ -132,3 +132,12 @@ def read_model(path: Path) -> tuple[Params, Layout]:
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
         raise RunFolderError(str(path), f"not a readable model ({error})", "Run again") from None
     return np.stack(models), layout
+
+
+def read_num_models(path: Path) -> int:
+    """How many models a ``final.safetensors`` holds; none of them is read."""
+    try:
+        with safe_open(str(path), "np") as file:
+            return int(json.loads(file.metadata()["fedskew"])["slots"])
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        raise RunFolderError(str(path), f"not a readable model ({error})", "Run again") from None

@@ -1,5 +1,4 @@
-"""What a person reads at the end: tables in the ``terminal``, ``figures`` on disk, the ``page``
-that opens in a browser.
+"""What a person reads: tables in the ``terminal``, ``figures`` on disk, the ``page``.
 
 ``live`` serves the page while runs go on, ``exports`` hands runs to other tools, ``amounts`` writes
 numbers with units.

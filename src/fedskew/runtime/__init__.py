@@ -2,5 +2,7 @@
 
 ``local``     worker processes on this machine
 ``scripted``  no training at all: replies written in advance, for tests and for trying rules out
-``faults``    wraps any runtime and makes clients unavailable, slow, silent or corrupt, on purpose
+``wrapped``   a runtime around another one that passes everything on
+``faults``    makes clients unavailable, slow, silent or corrupt, on purpose, around any runtime
+``metered``   reads a meter around each client of any runtime
 """

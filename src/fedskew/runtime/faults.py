@@ -7,27 +7,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 
 from fedskew.errors import RecipeError
 from fedskew.runtime.replies import Reply, collect
+from fedskew.runtime.wrapped import WrappedRuntime
 from fedskew.streams import stream
-from fedskew.types import (
-    Auxiliary,
-    Bools,
-    Description,
-    Floats,
-    Ids,
-    Ints,
-    LocalJob,
-    Params,
-    Population,
-    Replies,
-    Runtime,
-    Scores,
-)
+from fedskew.types import Bools, Description, Population, Replies, Runtime, TrainOrder
 
 
 @dataclass(frozen=True)
@@ -45,7 +32,8 @@ class Faults:
     slow_factor: float = 10.0  # how much slower they are
     # simulated compute time, where the population does not give its own
     seconds_per_example: float = 0.001
-    deadline_seconds: float = 0.0  # simulated; 0 = none. Later replies are not used
+    # simulated; 0 = none. The loop uses no answer that would come later (fedskew.loop.timing)
+    deadline_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("available", "dropout", "nan", "inf", "wrong_shape", "slow_share"):
@@ -85,11 +73,12 @@ def read_trace(path: str, num_clients: int) -> list[Bools]:
     return masks
 
 
-class FaultyRuntime:
+class FaultyRuntime(WrappedRuntime):
     """Another runtime, seen through unreliable clients."""
 
     def __init__(self, inner: Runtime, faults: Faults, seed: int) -> None:
-        self._inner, self._faults, self._seed = inner, faults, seed
+        super().__init__(inner)
+        self._faults, self._seed = faults, seed
         self._population = inner.describe().population
         self._trace = read_trace(faults.trace, self._population.size) if faults.trace else []
         self._slow = stream(seed, "slow clients").random(self._population.size) < faults.slow_share
@@ -111,53 +100,20 @@ class FaultyRuntime:
             delay_seconds=None if delay is None else factor * delay,
         )
 
-    def initial(self, seed: int) -> Params:
-        """As the inner runtime."""
-        return self._inner.initial(seed)
-
-    def label_counts(self) -> Ints:
-        """As the inner runtime."""
-        return self._inner.label_counts()
-
-    @property
-    def released_counts(self) -> Any:
-        """As the inner runtime: None where clients do not add noise themselves."""
-        return getattr(self._inner, "released_counts", None)
-
     def available(self, round: int) -> Bools:
         """Those the inner runtime has, thinned by the trace and by chance."""
-        there = self._inner.available(round)
+        present = self._inner.available(round)
         if self._trace:
-            there = there & self._trace[(round - 1) % len(self._trace)]
-        return there & (
-            stream(self._seed, "availability", round).random(len(there)) < self._faults.available
+            present = present & self._trace[(round - 1) % len(self._trace)]
+        return present & (
+            stream(self._seed, "availability", round).random(len(present)) < self._faults.available
         )
 
-    def train(
-        self,
-        clients: Ids,
-        models: Params,
-        start: Ids,
-        job: LocalJob,
-        *,
-        seed: int,
-        round: int,
-        corrections: Params | None = None,
-    ) -> Replies:
-        """Train those who will answer in time, then damage some answers."""
-        fates = [self._fate(int(client), job, round) for client in clients]
-        useful = [
-            i for i, fate in enumerate(fates) if fate not in ("dropped out", "missed the deadline")
-        ]
-        inner = self._inner.train(
-            [clients[i] for i in useful],
-            models,
-            [start[i] for i in useful],
-            job,
-            seed=seed,
-            round=round,
-            corrections=None if corrections is None else corrections[useful],
-        )
+    def train(self, order: TrainOrder) -> Replies:
+        """Train those who will answer, then damage some answers."""
+        fates = [self._fate(int(client), order.round) for client in order.clients]
+        useful = [i for i, fate in enumerate(fates) if fate != "dropped out"]
+        inner = self._inner.train(order.only(useful))
         position = {i: row for row, i in enumerate(useful)}
         replies = [
             _damaged(inner, position[i], fate)
@@ -165,60 +121,18 @@ class FaultyRuntime:
             else Reply(None, failure=fate, sent=False)
             for i, fate in enumerate(fates)
         ]
-        return collect(replies, models.shape[1])
+        return collect(replies, order.models.shape[1])
 
-    def _fate(self, client: int, job: LocalJob, round: int) -> str:
+    def _fate(self, client: int, round: int) -> str:
         f = self._faults
         silent, corrupt = stream(self._seed, "faults", client, round).random(2)
         if silent < f.dropout:
             return "dropped out"
-        if f.deadline_seconds and self._simulated_seconds(client, job) > f.deadline_seconds:
-            return "missed the deadline"
         for kind, chance in (("nan", f.nan), ("inf", f.inf), ("wrong shape", f.wrong_shape)):
             if corrupt < chance:
                 return kind
             corrupt -= chance
         return ""
-
-    def _simulated_seconds(self, client: int, job: LocalJob) -> float:
-        given = self._population.seconds_per_example
-        pace = self._faults.seconds_per_example if given is None else float(given[client])
-        examples = job.max_examples or int(self._population.num_examples[client])
-        return (
-            job.epochs * examples * pace * (self._faults.slow_factor if self._slow[client] else 1.0)
-        )
-
-    def evaluate(self, models: Params) -> Scores:
-        """As the inner runtime."""
-        return self._inner.evaluate(models)
-
-    def evaluate_clients(
-        self,
-        clients: Ids,
-        models: Params,
-        start: Ids,
-        which: Literal["test", "train"],
-        *,
-        max_examples: int = 0,
-        seed: int = 0,
-        round: int = 0,
-    ) -> Scores:
-        """As the inner runtime."""
-        return self._inner.evaluate_clients(
-            clients, models, start, which, max_examples=max_examples, seed=seed, round=round
-        )
-
-    def best_fit(self, clients: Ids, models: Params) -> Floats:
-        """As the inner runtime."""
-        return self._inner.best_fit(clients, models)
-
-    def auxiliary(self, models: Params) -> Auxiliary:
-        """As the inner runtime."""
-        return self._inner.auxiliary(models)
-
-    def close(self) -> None:
-        """As the inner runtime."""
-        self._inner.close()
 
 
 def _damaged(inner: Replies, row: int, fate: str) -> Reply:

@@ -4,34 +4,26 @@ each (``run.energy``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fedskew.accounting.energy import WATTS, Meter
-from fedskew.types import (
-    Auxiliary,
-    Bools,
-    Description,
-    Floats,
-    Ids,
-    Ints,
-    LocalJob,
-    Params,
-    Replies,
-    Runtime,
-    Scores,
-)
+from fedskew.runtime.wrapped import WrappedRuntime
+from fedskew.types import Floats, Ids, Params, Replies, Runtime, ScoreOrder, Scores, TrainOrder
+
+Answer = TypeVar("Answer")
 
 
-class MeteredRuntime:
-    """Trains and evaluates clients one by one through ``inner``; what they spent is kept until
-    :meth:`take_joules`.
+class MeteredRuntime(WrappedRuntime):
+    """Trains and scores clients one by one through ``inner``; what they spent is kept until
+    :meth:`take_joules`. The server's own work is not metered.
     """
 
     def __init__(self, inner: Runtime, meter: Meter) -> None:
-        self._inner, self._meter, self._joules = inner, meter, 0.0
+        super().__init__(inner)
+        self._meter, self._joules = meter, 0.0
         self._watts = inner.describe().population.watts
 
     def take_joules(self) -> float:
@@ -39,110 +31,53 @@ class MeteredRuntime:
         spent, self._joules = self._joules, 0.0
         return spent
 
-    def _stop(self, client: int) -> None:
-        self._joules += self._meter.stop(
-            WATTS if self._watts is None else float(self._watts[client])
-        )
-
-    def describe(self) -> Description:
-        """As the inner runtime."""
-        return self._inner.describe()
-
-    def initial(self, seed: int) -> Params:
-        """As the inner runtime."""
-        return self._inner.initial(seed)
-
-    def label_counts(self) -> Ints:
-        """As the inner runtime."""
-        return self._inner.label_counts()
-
-    def available(self, round: int) -> Bools:
-        """As the inner runtime."""
-        return self._inner.available(round)
-
-    def train(
-        self,
-        clients: Ids,
-        models: Params,
-        start: Ids,
-        job: LocalJob,
-        *,
-        seed: int,
-        round: int,
-        corrections: Params | None = None,
-    ) -> Replies:
+    def train(self, order: TrainOrder) -> Replies:
         """One client after another, each metered."""
-        parts = []
-        for i, client in enumerate(clients):
-            added = None if corrections is None else corrections[i : i + 1]
-            self._meter.start()
-            parts.append(
-                self._inner.train(
-                    [client], models, [start[i]], job, seed=seed, round=round, corrections=added
-                )
-            )
-            self._stop(int(client))
-        return (
-            _joined(parts)
-            if parts
-            else self._inner.train([], models, [], job, seed=seed, round=round)
+        if not len(order.clients):
+            return self._inner.train(order)
+        return _joined_replies(
+            self._each(order.clients, lambda row: self._inner.train(order.only([row])))
         )
 
-    def evaluate(self, models: Params) -> Scores:
-        """As the inner runtime: the server's own work is not metered."""
-        return self._inner.evaluate(models)
-
-    def evaluate_clients(
-        self,
-        clients: Ids,
-        models: Params,
-        start: Ids,
-        which: Literal["test", "train"],
-        *,
-        max_examples: int = 0,
-        seed: int = 0,
-        round: int = 0,
-    ) -> Scores:
+    def score(self, order: ScoreOrder) -> Scores:
         """Losses that a rule asks for are metered client by client; test sets, which exist for
         us alone, are not.
         """
-        options = {"max_examples": max_examples, "seed": seed, "round": round}
-        if which == "test" or not len(clients):
-            return self._inner.evaluate_clients(clients, models, start, which, **options)
-        parts = []
-        for client, slot in zip(clients, start, strict=True):
-            self._meter.start()
-            parts.append(self._inner.evaluate_clients([client], models, [slot], which, **options))
-            self._stop(int(client))
-        return Scores(
-            *(
-                np.concatenate([getattr(p, f) for p in parts])
-                for f in ("loss", "accuracy", "num_examples")
-            )
+        if order.which == "test" or not len(order.clients):
+            return self._inner.score(order)
+        return _joined_scores(
+            self._each(order.clients, lambda row: self._inner.score(order.only([row])))
         )
 
     def best_fit(self, clients: Ids, models: Params) -> Floats:
         """Metered client by client."""
-        parts = []
-        for client in clients:
+        if not len(clients):
+            return self._inner.best_fit(clients, models)
+        return np.concatenate(
+            self._each(clients, lambda row: self._inner.best_fit([int(clients[row])], models))
+        )
+
+    def _each(self, clients: Ids, ask: Callable[[int], Answer]) -> list[Answer]:
+        """The answer of each row, with the meter on that row's client."""
+        answers = []
+        for row, client in enumerate(clients):
             self._meter.start()
-            parts.append(self._inner.best_fit([client], models))
-            self._stop(int(client))
-        return np.concatenate(parts) if parts else self._inner.best_fit([], models)
-
-    def auxiliary(self, models: Params) -> Auxiliary:
-        """As the inner runtime."""
-        return self._inner.auxiliary(models)
-
-    def close(self) -> None:
-        """As the inner runtime."""
-        self._inner.close()
+            answers.append(ask(row))
+            watts = WATTS if self._watts is None else float(self._watts[client])
+            self._joules += self._meter.stop(watts)
+        return answers
 
 
-def _joined(parts: Sequence[Replies]) -> Replies:
-    """Several replies as one."""
-    arrays = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in ("params", "loss", "seconds", "steps", "examples", "sent")
-    }
-    return Replies(**arrays, failures=tuple(why for part in parts for why in part.failures))
+def _joined_replies(parts: Sequence[Replies]) -> Replies:
+    names = ("params", "loss", "seconds", "steps", "examples", "sent")
+    failures = tuple(why for part in parts for why in part.failures)
+    return Replies(**_joined(parts, names), failures=failures)
+
+
+def _joined_scores(parts: Sequence[Scores]) -> Scores:
+    return Scores(**_joined(parts, ("loss", "accuracy", "num_examples")))
+
+
+def _joined(parts: Sequence[object], names: Sequence[str]) -> dict[str, Any]:
+    """These array fields of several values, each as one array."""
+    return {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}

@@ -38,6 +38,19 @@ class Trained(NamedTuple):
     finite: bool
 
 
+def reply_of(replies: Replies, row: int) -> Reply:
+    """One row of checked replies, as a reply again."""
+    return Reply(
+        replies.params[row],
+        float(replies.loss[row]),
+        float(replies.seconds[row]),
+        int(replies.steps[row]),
+        int(replies.examples[row]),
+        replies.failures[row],
+        bool(replies.sent[row]),
+    )
+
+
 def all_finite(vector: Params) -> bool:
     """Whether no entry is NaN or infinite. One dot product decides almost always (15 us for 200,000
     numbers).

@@ -1,9 +1,10 @@
 """A runtime that trains nothing: replies follow a formula. For tests, and for trying a rule out in
 milliseconds.
 
->>> from fedskew.types import Ids, LocalJob
+>>> from fedskew.types import LocalJob, TrainOrder
 >>> runtime = ScriptedRuntime(np.full((3, 2), 5))
->>> replies = runtime.train([0, 2], runtime.initial(0)[None], [0, 0], LocalJob(), seed=0, round=1)
+>>> model = runtime.initial(0)[None]
+>>> replies = runtime.train(TrainOrder([0, 2], model, [0, 0], LocalJob(), seed=0, round=1))
 >>> replies.ok.tolist(), replies.examples.tolist()
 ([True, True], [10, 10])
 """
@@ -11,7 +12,6 @@ milliseconds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 import numpy as np
 
@@ -25,11 +25,13 @@ from fedskew.types import (
     Ids,
     Ints,
     Layout,
-    LocalJob,
     Params,
     Population,
+    ReleasedCounts,
     Replies,
+    ScoreOrder,
     Scores,
+    TrainOrder,
 )
 
 Script = Callable[[int, int, Params], Reply]  # client, round, received model -> reply
@@ -68,24 +70,19 @@ class ScriptedRuntime:
         """The counts given to the constructor."""
         return self._counts
 
+    def released_counts(self, clients: Ids) -> ReleasedCounts | None:
+        """Nobody adds noise."""
+        return None
+
     def available(self, round: int) -> Bools:
         """Everyone with examples."""
         return self._population.num_examples > 0
 
-    def train(
-        self,
-        clients: Ids,
-        models: Params,
-        start: Ids,
-        job: LocalJob,
-        *,
-        seed: int,
-        round: int,
-        corrections: Params | None = None,
-    ) -> Replies:
+    def train(self, order: TrainOrder) -> Replies:
         """Replies by the script, or a seeded random walk."""
         rows = [
-            self._reply(int(c), models[s], seed, round) for c, s in zip(clients, start, strict=True)
+            self._reply(int(client), order.models[slot], order.seed, order.round)
+            for client, slot in zip(order.clients, order.start, strict=True)
         ]
         return collect(rows, self._layout.size)
 
@@ -103,31 +100,18 @@ class ScriptedRuntime:
         norm = np.square(models.astype(np.float64)).mean(axis=1)
         return Scores(norm, 1 / (1 + norm), np.full(len(models), 100))
 
-    def evaluate_clients(
-        self,
-        clients: Ids,
-        models: Params,
-        start: Ids,
-        which: Literal["test", "train"],
-        *,
-        max_examples: int = 0,
-        seed: int = 0,
-        round: int = 0,
-    ) -> Scores:
+    def score(self, order: ScoreOrder) -> Scores:
         """As :meth:`evaluate`, for each client's model."""
-        scores = self.evaluate(models)
-        index = np.asarray(start, np.int64)
-        return Scores(
-            scores.loss[index], scores.accuracy[index], self._population.num_examples[list(clients)]
-        )
+        scores = self.evaluate(order.models)
+        index = np.asarray(order.start)
+        sizes = self._population.num_examples[np.asarray(order.clients)]
+        return Scores(scores.loss[index], scores.accuracy[index], sizes)
 
     def best_fit(self, clients: Ids, models: Params) -> Floats:
-        """All examples of a client under one model: the one :meth:`evaluate_clients` gives the
-        lowest loss.
-        """
+        """All examples of a client under one model: the one :meth:`score` gives the lowest loss."""
         n, slots = len(clients), len(models)
         who, which = np.repeat(np.asarray(clients, np.int64), slots), np.tile(np.arange(slots), n)
-        scores = self.evaluate_clients(who, models, which, "train")
+        scores = self.score(ScoreOrder(who, models, which, "train"))
         return np.asarray(np.eye(slots)[scores.loss.reshape(n, slots).argmin(axis=1)])
 
     def auxiliary(self, models: Params) -> Auxiliary:

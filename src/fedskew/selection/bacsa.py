@@ -6,7 +6,8 @@ Learning in Wireless Healthcare Networks" (paper 001), eqs 10-11; METHODS 4.8. W
 label proportions, usually ``estimated`` (but any signal will do), u the target and m_k how often
 client k was chosen before round r,
 
-    F(S) = C * sum_c (q_c - u_c)^2 + gamma * mean over S of f_k,    q = mean of b over S,    f_k = sqrt(m_k / (r - 1) / s_k)
+    F(S) = C * sum_c (q_c - u_c)^2 + gamma * mean over S of f_k
+    q = mean of b over S,    f_k = sqrt(m_k / (r - 1) / s_k)
 
 is as small as it can be made. s_k is 1, or with ``use_snr`` (BACSA-SNR) the client's
 signal-to-noise ratio over the median one, within [0.1, 10]: a client with a good channel may be
@@ -65,22 +66,28 @@ def bacsa(
         raise RecipeError(
             "selection.gamma", f"{gamma} is negative", "Give 0 or more, for example 0.1"
         )
-    signal, there = signal_of(view, "bacsa"), np.flatnonzero(view.available)
-    m = min(view.budget, len(there))
-    rows, aim = signal.rows[there], target_of(signal, target)
-    quality = channel_quality(view, there) if use_snr else np.ones(len(there))
-    cost = unfairness(objective, gamma, view, there, quality)
+    signal, candidates = signal_of(view, "bacsa"), np.flatnonzero(view.available)
+    m = min(view.budget, len(candidates))
+    rows, aim = signal.rows[candidates], target_of(signal, target)
+    quality = channel_quality(view, candidates) if use_snr else np.ones(len(candidates))
+    cost = unfairness(objective, gamma, view, candidates, quality)
     if objective == "literal":
         problem = _literal(rows, aim, cost, m)
     else:
-        mass = view.population.num_examples[there] if weights == "examples" else np.ones(len(there))
+        mass = (
+            view.population.num_examples[candidates]
+            if weights == "examples"
+            else np.ones(len(candidates))
+        )
         problem = pose(
             rows,
             target=aim,
             weights=np.maximum(mass, 1),
             cost=cost * (m if objective == "penalty_raw" else 1),
         )
-    return there[solve(problem, m, rng, solver=solver, restarts=restarts, where="selection bacsa")]
+    return candidates[
+        solve(problem, m, rng, solver=solver, restarts=restarts, where="selection bacsa")
+    ]
 
 
 def signal_of(view: View, rule: str) -> Signal:

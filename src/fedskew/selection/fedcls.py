@@ -49,10 +49,10 @@ def fedcls(
         raise RunError("selection fedcls", "there is no signal", "Add [signal] to the recipe")
     held = presence(view.signal, min_count)
     labels, leaders = follow_leaders(held, view.signal.known, tau * view.signal.num_classes)
-    there = rng.permutation(np.flatnonzero(view.available))
-    chosen = complement(group(there, labels), held[leaders], view.budget, rng)
+    candidates = rng.permutation(np.flatnonzero(view.available))
+    chosen = complement(group(candidates, labels), held[leaders], view.budget, rng)
     # last: clients without known labels
-    return np.concatenate([chosen, there[labels[there] < 0][: view.budget - len(chosen)]])
+    return np.concatenate([chosen, candidates[labels[candidates] < 0][: view.budget - len(chosen)]])
 
 
 def presence(signal: Signal, min_count: float) -> Presence:

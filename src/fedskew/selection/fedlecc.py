@@ -38,21 +38,29 @@ largest losses.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from fedskew.errors import RecipeError
 from fedskew.selection.groups import Groups, group, highest, labels_of
-from fedskew.types import AskLoss, Bools, Floats, Ints, View, needs
+from fedskew.types import AskLoss, Bools, Floats, Ints, LossReport, View, declares, needs
 
 logger = logging.getLogger(__name__)
+# loss_source -> of the received or the trained model; "exact" asks everybody instead
+REPORTS: dict[str, LossReport] = {"piggyback": "start", "subset": "start", "post": "end"}
 Overflow = Literal["balanced", "truncate"]
 
 
-@needs("clustering", "loss")
+def reported(options: Mapping[str, Any]) -> LossReport | None:
+    """Which loss clients report with their models."""
+    return REPORTS.get(options["loss_source"])
+
+
+@needs("clustering", when=lambda options: ["loss"] if options["loss_source"] in REPORTS else [])
+@declares(loss_report=reported)
 def fedlecc(
     view: View,
     rng: np.random.Generator,

@@ -48,11 +48,11 @@ def group(clients: Ints, labels: Ints) -> Groups:
     (array([3, 0, 2]), array([1, 2]), array([3, 0, 2]))
     """
     inside = clients[labels[clients] >= 0]
-    own = labels[inside]
+    cluster_of = labels[inside]
     # numpy sorts 16-bit integers by radix: 10 ms for 10^6 clients against 49 ms for 64-bit ones
-    small = own.astype(np.int16) if own.max(initial=0) < 1 << 15 else own
+    small = cluster_of.astype(np.int16) if cluster_of.max(initial=0) < 1 << 15 else cluster_of
     starts = np.concatenate(
-        [[0], np.cumsum(np.bincount(own, minlength=labels.max(initial=-1) + 1))]
+        [[0], np.cumsum(np.bincount(cluster_of, minlength=labels.max(initial=-1) + 1))]
     )
     return Groups(inside[np.argsort(small, kind="stable")], starts.astype(np.int64))
 

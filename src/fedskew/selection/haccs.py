@@ -47,23 +47,25 @@ def haccs(
     if not 0 <= rho <= 1:
         raise RecipeError("selection.rho", f"{rho} is not a weight", "Give a number from 0 to 1")
     labels, latency = labels_of(view, "haccs"), _latency(view)
-    there = np.flatnonzero(view.available)
-    there = there[np.argsort(latency[there], kind="stable")]  # fastest first, ties to the lower id
-    grouped = group(there, labels)
+    candidates = np.flatnonzero(view.available)
+    candidates = candidates[
+        np.argsort(latency[candidates], kind="stable")
+    ]  # fastest first, ties to the lower id
+    grouped = group(candidates, labels)
     loss = np.where(np.isnan(view.loss), initial_loss, view.loss)
     theta = weights(grouped, latency, loss**2 if variant == "official" else loss, rho)
     chosen = fill(grouped, theta, view.budget, rng, guarantee=variant == "official")
-    return np.concatenate([chosen, there[labels[there] < 0][: view.budget - len(chosen)]])
+    return np.concatenate([chosen, candidates[labels[candidates] < 0][: view.budget - len(chosen)]])
 
 
 def weights(grouped: Groups, latency: Floats, loss: Floats, rho: float) -> Floats:
     """(k,) theta; 0 for a cluster without available members."""
-    own, size = (
+    cluster_of, size = (
         np.repeat(np.arange(len(grouped.sizes)), grouped.sizes),
         np.maximum(grouped.sizes, 1),
     )
-    mean_latency = np.bincount(own, latency[grouped.clients], minlength=len(size)) / size
-    mean_loss = np.bincount(own, loss[grouped.clients], minlength=len(size)) / size
+    mean_latency = np.bincount(cluster_of, latency[grouped.clients], minlength=len(size)) / size
+    mean_loss = np.bincount(cluster_of, loss[grouped.clients], minlength=len(size)) / size
     speed = 1 - mean_latency / max(mean_latency.max(initial=0.0), 1e-300)
     need = mean_loss / max(mean_loss.sum(), 1e-300)
     return np.where(grouped.sizes > 0, rho * speed + (1 - rho) * need, 0.0)

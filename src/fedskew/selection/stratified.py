@@ -34,9 +34,9 @@ def stratified(view: View, rng: np.random.Generator, *, fraction: float = 0.5) -
             "Give a number above 0 and at most 1",
         )
     labels = labels_of(view, "stratified")
-    there = rng.permutation(np.flatnonzero(view.available))
-    if not (labels[there] >= 0).any():
+    candidates = rng.permutation(np.flatnonzero(view.available))
+    if not (labels[candidates] >= 0).any():
         labels = np.zeros_like(labels)  # only clients in no cluster are there: they stand for one
-    grouped = group(there, labels)
+    grouped = group(candidates, labels)
     total = np.bincount(labels[labels >= 0], minlength=len(grouped.sizes))
     return grouped.first(np.maximum(1, np.rint(fraction * total)).astype(np.int64))

@@ -10,13 +10,31 @@ from fedskew.types.clients import Clustering, Geometry, HeadUpdates, Population,
 from fedskew.types.layout import Block, Layout
 from fedskew.types.plan import Chain, Ends, LocalJob, Plan, Replies, Scores, Wave
 from fedskew.types.record import Cost, RoundRecord, Transfer
-from fedskew.types.runtime import Auxiliary, Description, Runtime
-from fedskew.types.stage import Stateful, needs, needs_of
+from fedskew.types.rules import (
+    AggregationRule,
+    Layer,
+    LossReport,
+    ProcedureRule,
+    Rule,
+    SelectionRule,
+    bind,
+    declares,
+    needs,
+)
+from fedskew.types.runtime import (
+    Auxiliary,
+    Description,
+    ReleasedCounts,
+    Runtime,
+    ScoreOrder,
+    TrainOrder,
+)
 from fedskew.types.state import Aftermath, Feedback, State
 from fedskew.types.view import Answer, Ask, AskLoss, AskShares, AskSlots, AskTrial, AskUpdates, View
 
 __all__ = [
     "Aftermath",
+    "AggregationRule",
     "Answer",
     "Ask",
     "AskLoss",
@@ -38,23 +56,31 @@ __all__ = [
     "HeadUpdates",
     "Ids",
     "Ints",
+    "Layer",
     "Layout",
     "LocalJob",
+    "LossReport",
     "Memory",
     "Params",
     "Plan",
     "Population",
+    "ProcedureRule",
+    "ReleasedCounts",
     "Replies",
     "RoundRecord",
+    "Rule",
     "Runtime",
+    "ScoreOrder",
     "Scores",
+    "SelectionRule",
     "Signal",
     "State",
-    "Stateful",
+    "TrainOrder",
     "Transfer",
     "View",
     "Wave",
+    "bind",
+    "declares",
     "frozen",
     "needs",
-    "needs_of",
 ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -86,6 +86,17 @@ class LocalJob:
     max_examples: int = 0  # 0 = all; else a fresh random draw of this many each round
     # mean over the batches | received model | trained model
     report_loss: Literal["train", "start", "end"] = "train"
+    # What loss the client minimises, by its own label counts: a name of fedskew.objective or
+    # "module:function", and its options. A recipe has a table of its own for it.
+    objective: str = field(default="cross_entropy", metadata={"table": "objective"})
+    objective_options: tuple[tuple[str, Any], ...] = field(
+        default=(), metadata={"table": "objective"}
+    )
+
+    def __post_init__(self) -> None:
+        # as it comes from JSON, pairs are lists
+        pairs = tuple((str(key), value) for key, value in self.objective_options)
+        object.__setattr__(self, "objective_options", pairs)
 
 
 @dataclass(frozen=True)

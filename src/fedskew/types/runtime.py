@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -35,6 +35,74 @@ class Description:
     layout: Layout
 
 
+@dataclass(frozen=True)
+class TrainOrder:
+    """Train ``clients[i]`` from ``models[start[i]]``, all at once, each of them by the same job.
+
+    >>> order = TrainOrder([4, 2], np.zeros((1, 3)), [0, 0], LocalJob(), seed=0, round=1)
+    >>> order.only([1]).clients
+    array([2])
+    """
+
+    clients: Ids
+    models: Params  # (S, D)
+    start: Ids  # (n,) rows of models
+    job: LocalJob
+    seed: int
+    round: int
+    # (n, D without buffers) what clients[i] adds to each of its gradients
+    corrections: Params | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self, clients=np.int64, models=np.float32, start=np.int64, corrections=np.float32)
+
+    def only(self, rows: Ids) -> TrainOrder:
+        """The same order for some of its rows."""
+        index = np.asarray(rows, np.int64)
+        return replace(
+            self,
+            clients=np.asarray(self.clients)[index],
+            start=np.asarray(self.start)[index],
+            corrections=None if self.corrections is None else self.corrections[index],
+        )
+
+
+@dataclass(frozen=True)
+class ScoreOrder:
+    """Score ``models[start[i]]`` on the own data of ``clients[i]``, or on a seeded random draw
+    of at most ``max_examples``.
+    """
+
+    clients: Ids
+    models: Params  # (S, D)
+    start: Ids  # (n,) rows of models
+    which: Literal["test", "train"]
+    max_examples: int = 0  # 0 = all
+    seed: int = 0
+    round: int = 0
+
+    def __post_init__(self) -> None:
+        freeze(self, clients=np.int64, models=np.float32, start=np.int64)
+
+    def only(self, rows: Ids) -> ScoreOrder:
+        """The same order for some of its rows."""
+        index = np.asarray(rows, np.int64)
+        return replace(
+            self, clients=np.asarray(self.clients)[index], start=np.asarray(self.start)[index]
+        )
+
+
+@dataclass(frozen=True)
+class ReleasedCounts:
+    """Label counts to which each client has added noise before it gave them away."""
+
+    known: Bools  # (K,) whose counts are here
+    counts: Floats  # (K, C)
+
+    def __post_init__(self) -> None:
+        freeze(self, known=np.bool_, counts=np.float64)
+
+
 class Runtime(Protocol):
     """The one narrow door to the outside. It knows how to train client i from a model; never
     plans, clusters or rules.
@@ -49,41 +117,22 @@ class Runtime(Protocol):
     def label_counts(self) -> Ints:
         """(K, C) exact label counts, as the clients would disclose them."""
 
+    def released_counts(self, clients: Ids) -> ReleasedCounts | None:
+        """Counts that these clients have noised themselves; None where clients do not add noise,
+        and whoever reads :meth:`label_counts` has to.
+        """
+
     def available(self, round: int) -> Bools:
         """(K,) who can be asked in this round."""
 
-    def train(
-        self,
-        clients: Ids,
-        models: Params,
-        start: Ids,
-        job: LocalJob,
-        *,
-        seed: int,
-        round: int,
-        corrections: Params | None = None,
-    ) -> Replies:
-        """Train client ``clients[i]`` from ``models[start[i]]``, all at once; ``corrections[i]``
-        is added to each gradient.
-        """
+    def train(self, order: TrainOrder) -> Replies:
+        """Train the clients of the order: one row for each, in its order."""
+
+    def score(self, order: ScoreOrder) -> Scores:
+        """Loss and accuracy of the clients of the order: one row for each, in its order."""
 
     def evaluate(self, models: Params) -> Scores:
         """Each model on the central test set."""
-
-    def evaluate_clients(
-        self,
-        clients: Ids,
-        models: Params,
-        start: Ids,
-        which: Literal["test", "train"],
-        *,
-        max_examples: int = 0,
-        seed: int = 0,
-        round: int = 0,
-    ) -> Scores:
-        """``models[start[i]]`` on the own data of ``clients[i]``, or on a seeded random draw of
-        at most ``max_examples``.
-        """
 
     def best_fit(self, clients: Ids, models: Params) -> Floats:
         """(n, S) share of each client's training examples with the lowest loss under each model,

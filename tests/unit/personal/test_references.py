@@ -133,9 +133,9 @@ def test_centralised_training_has_the_passes_of_the_federation(played, monkeypat
     given = []
     original = references.LocalRuntime.train
 
-    def watched(self, clients, models, start, job, **options):
-        given.append((list(clients), job.epochs, job.prox_mu))
-        return original(self, clients, models, start, job, **options)
+    def watched(self, order):
+        given.append((list(order.clients), order.job.epochs, order.job.prox_mu))
+        return original(self, order)
 
     monkeypatch.setattr(references.LocalRuntime, "train", watched)
     reference_rows(result, names=("centralised",), data=data, clients=owners)

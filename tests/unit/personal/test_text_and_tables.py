@@ -167,7 +167,7 @@ def test_a_client_tested_on_a_label_it_never_saw():
     from fedskew.experiment.world import store_of
     from fedskew.models import build
     from fedskew.runtime.local.runtime import LocalRuntime
-    from fedskew.types import LocalJob
+    from fedskew.types import LocalJob, ScoreOrder, TrainOrder
 
     x, owners = np.ones((40, 2), np.float32), np.repeat([0, 1], 20)
     from fedskew.data import from_client_ids
@@ -183,9 +183,8 @@ def test_a_client_tested_on_a_label_it_never_saw():
     with LocalRuntime(
         replace(store_of(shards), y_test=labels), lambda: build("logistic", (2,), 2), workers=1
     ) as runtime:
-        trained = runtime.train(
-            [0, 1], runtime.initial(0)[None], [0, 0], LocalJob(lr=0.5, epochs=5), seed=0, round=1
-        )
-        scores = runtime.evaluate_clients([0, 1], trained.params, [0, 1], "test")
+        model, job = runtime.initial(0)[None], LocalJob(lr=0.5, epochs=5)
+        trained = runtime.train(TrainOrder([0, 1], model, [0, 0], job, seed=0, round=1))
+        scores = runtime.score(ScoreOrder([0, 1], trained.params, [0, 1], "test"))
     assert scores.accuracy.tolist() == [0.75, 1.0]
     assert fairness(scores.accuracy, scores.num_examples).ad == pytest.approx(0.125)

@@ -14,7 +14,7 @@ from fedskew.loop.federation import run, settle
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.selection import loss_process
-from fedskew.selection.fedcor import fedcor
+from fedskew.selection.fedcor import FedCor
 from fedskew.selection.loss_process import (
     _patterns,
     fit,
@@ -202,8 +202,8 @@ def drive(losses, trials=None, *, m=2, available=None, seed=0, sizes=None, **opt
                 last_selected=np.zeros(clients),
                 answers=answers,
             )
-            chosen, memory = fedcor.step(
-                memory, view, np.random.default_rng([seed, round, len(asks)]), **options
+            chosen, memory = FedCor(**options).choose(
+                memory, view, np.random.default_rng([seed, round, len(asks)])
             )
             if not isinstance(chosen, AskLoss | AskTrial):
                 break
@@ -373,9 +373,10 @@ class Blocks(ScriptedRuntime):
         super().__init__(np.full((losses.shape[1], 2), 5))
         self._losses = losses
 
-    def evaluate_clients(self, clients, models, start, which, *, max_examples=0, seed=0, round=0):
-        row = self._losses[round + (len(clients) == self._losses.shape[1]) - 1]
-        return Scores(row[list(clients)] % 7, np.zeros(len(clients)), np.full(len(clients), 10))
+    def score(self, order):
+        n = len(order.clients)
+        row = self._losses[order.round + (n == self._losses.shape[1]) - 1]
+        return Scores(row[order.clients] % 7, np.zeros(n), np.full(n, 10))
 
 
 def test_traffic_is_that_of_the_table():
@@ -385,7 +386,7 @@ def test_traffic_is_that_of_the_table():
     options = {"warm_up": 2, "every": 3, "first_steps": 5, "steps": 2}
     recipe = resolve(
         {
-            "selection": {"use": "fedskew.selection.fedcor:fedcor", **options},
+            "selection": {"use": "fedskew.selection.fedcor:FedCor", **options},
             "run": {"rounds": 6, "clients_per_round": 2},
         }
     )

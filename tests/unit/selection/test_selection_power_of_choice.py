@@ -10,7 +10,7 @@ from making_views import NAN, often, play, view_of
 
 from fedskew.errors import RecipeError
 from fedskew.selection.power_of_choice import draw_candidates, power_of_choice
-from fedskew.types import AskLoss, needs_of
+from fedskew.types import AskLoss, bind
 
 
 def test_the_largest_losses_of_the_candidates_largest_first():
@@ -110,4 +110,5 @@ def test_chosen_clients_have_larger_losses_than_uniform_ones():
 
 
 def test_losses_are_charged_only_when_they_are_reported_with_the_models():
-    assert needs_of(power_of_choice) == {"loss"}
+    assert not bind("selection", power_of_choice, {}).needs()
+    assert set(bind("selection", power_of_choice, {"loss_source": "stale"}).needs()) == {"loss"}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.serverapp import Grid
@@ -43,11 +43,13 @@ from fedskew.types import (
     Floats,
     Ids,
     Ints,
-    LocalJob,
     Params,
     Population,
+    ReleasedCounts,
     Replies,
+    ScoreOrder,
     Scores,
+    TrainOrder,
 )
 
 if TYPE_CHECKING:
@@ -239,10 +241,8 @@ class FlowerRuntime:
                 "Use a recipe without a signal, or other policies at the nodes",
             )
 
-    def released_counts(self, clients: Ids) -> tuple[Bools, Floats]:
-        """Whose counts are here, and (K, C) counts with the noise each client added; asked for
-        once and kept.
-        """
+    def released_counts(self, clients: Ids) -> ReleasedCounts:
+        """Counts with the noise each client added; asked for once and kept."""
         nodes = {int(c): self._registry.node_of(int(c)) for c in clients}
         wanted = [
             c
@@ -261,7 +261,7 @@ class FlowerRuntime:
                 self._without_signal(client, outcome.why or str(error))
         self._check_any_signal(self._released)
         known = np.isin(np.arange(self._registry.clients), list(self._released))
-        return known, self._table(self._released)
+        return ReleasedCounts(known, self._table(self._released))
 
     def _table(self, rows: Mapping[int, Ints | Floats]) -> Floats:
         table = np.zeros((self._registry.clients, self._store.num_classes))
@@ -275,25 +275,17 @@ class FlowerRuntime:
         """A fresh model, built by the server."""
         return self._local.initial(seed)
 
-    def train(
-        self,
-        clients: Ids,
-        models: Params,
-        start: Ids,
-        job: LocalJob,
-        *,
-        seed: int,
-        round: int,
-        corrections: Params | None = None,
-    ) -> Replies:
+    def train(self, order: TrainOrder) -> Replies:
         """One message to each client with its model; what comes back is checked as it is on one
         machine.
         """
-        values = {"job": asdict(job), "seed": str(seed), "round": round}
-        arrays = [{"model": models[s]} | ({} if corrections is None else {"correction": corrections[i]})
-                  for i, s in enumerate(start)]  # fmt: skip
-        outcomes = self._ask(clients, "train", "train", values, arrays)
-        return collect([reply_of(outcome) for outcome in outcomes], models.shape[1])
+        values = {"job": asdict(order.job), "seed": str(order.seed), "round": order.round}
+        arrays = [{"model": order.models[slot]} for slot in order.start]
+        if order.corrections is not None:
+            for given, correction in zip(arrays, order.corrections, strict=True):
+                given["correction"] = correction
+        outcomes = self._ask(order.clients, "train", "train", values, arrays)
+        return collect([reply_of(outcome) for outcome in outcomes], order.models.shape[1])
 
     def evaluate(self, models: Params) -> Scores:
         """Every model on the server's test set; without one, on the clients' own, weighted by
@@ -303,41 +295,30 @@ class FlowerRuntime:
             return self._local.evaluate(models)
         everyone = np.flatnonzero(self._test_sizes)
         clients = np.tile(everyone, len(models))
-        each = self.evaluate_clients(
-            clients, models, np.repeat(np.arange(len(models)), len(everyone)), "test"
-        )
-        return pooled(each, len(models))
+        slots = np.repeat(np.arange(len(models)), len(everyone))
+        return pooled(self.score(ScoreOrder(clients, models, slots, "test")), len(models))
 
-    def evaluate_clients(
-        self,
-        clients: Ids,
-        models: Params,
-        start: Ids,
-        which: Literal["test", "train"],
-        *,
-        max_examples: int = 0,
-        seed: int = 0,
-        round: int = 0,
-    ) -> Scores:
+    def score(self, order: ScoreOrder) -> Scores:
         """One message to each client with all the models it shall score; nan where nothing came
         back.
         """
-        wanted = slots_by_client(clients, start)
-        values = {"which": which, "max_examples": max_examples, "seed": str(seed), "round": round}
-        outcomes = self._ask(
-            list(wanted),
-            "evaluate",
-            "evaluate",
-            values,
-            [{"models": models[s]} for s in wanted.values()],
-        )
-        found = {
+        wanted = slots_by_client(order.clients, order.start)
+        values = {
+            "which": order.which,
+            "max_examples": order.max_examples,
+            "seed": str(order.seed),
+            "round": order.round,
+        }
+        arrays = [{"models": order.models[slots]} for slots in wanted.values()]
+        outcomes = self._ask(list(wanted), "evaluate", "evaluate", values, arrays)
+        scored = {
             (client, slot): row
             for (client, slots), outcome in zip(wanted.items(), outcomes, strict=True)
             for slot, row in scores_of(outcome, slots).items()
         }
         nothing = (float("nan"), float("nan"), 0)
-        rows = [found.get((int(c), int(s)), nothing) for c, s in zip(clients, start, strict=True)]
+        pairs = zip(order.clients, order.start, strict=True)
+        rows = [scored.get((int(client), int(slot)), nothing) for client, slot in pairs]
         loss, accuracy, sizes = zip(*rows, strict=True) if rows else ((), (), ())
         return Scores(
             np.array(loss, np.float64), np.array(accuracy, np.float64), np.array(sizes, np.int64)

@@ -1,9 +1,18 @@
-"""Training on this machine: one worker process per core, one torch thread each, data and parameters
-in shared memory.
+"""Training on this machine: a worker process per core, data and parameters in shared memory.
 
-``runtime.py``  what the loop talks to      ``crew.py``     alone.py or team.py: same calls, same bits
-``store.py``    the examples, kept once     ``process.py``  one worker process and its pipe
-``blocks.py``   models in shared memory     ``board.py``    where workers find their next task
-``trainer.py``  trains and scores a client  ``step.py``     one optimiser step, fused where possible
-``flat.py``     a torch module whose parameters live in one flat vector
+``runtime.py``        what the loop talks to
+``store.py``          the examples of all clients, kept once
+``tasks.py``          the pieces of work, and the two kinds of hands for them with the same bits:
+``one_process.py``    this process does everything, or
+``worker_pool.py``    several worker processes, one torch thread each, share it
+``process.py``        one worker process and its pipe, as its parent sees it
+``worker.py``         the same process from inside
+``task_counter.py``   where workers find their next task
+``shared_params.py``  models in shared memory
+``trainer.py``        trains and scores a client
+``step.py``           one optimiser step, fused where possible
+``linear.py``         logistic regression of many clients at once, without autograd
+``honoured.py``       what of a job the two fast paths can do
+``flat.py``           a torch module whose parameters live in one flat vector
+``allocator.py``      keeps freed memory for the next step
 """

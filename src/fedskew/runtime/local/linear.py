@@ -16,9 +16,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from fedskew.runtime.local.honoured import AROUND_STEPS, Honoured, any_value, one_of
 from fedskew.runtime.local.step import ADAM_BETAS, ADAM_EPS
 from fedskew.runtime.replies import Trained, all_finite
 from fedskew.types import Bools, Floats, Ints, LocalJob, Params
@@ -43,6 +45,12 @@ class Member:
 
 class LinearTrainer:
     """Trains and scores ``softmax(x W' + b)`` on examples (N, F) that are scaled already."""
+
+    HONOURED: ClassVar[Honoured] = {
+        **AROUND_STEPS,
+        **dict.fromkeys(("lr", "momentum", "weight_decay", "prox_mu", "clip_norm"), any_value),
+        "optimizer": one_of("sgd", "adam"),
+    }
 
     def __init__(self, x: Params, y: Ints, num_classes: int) -> None:
         # A column of ones makes the bias one more weight: no sum, no addition and no copy of its

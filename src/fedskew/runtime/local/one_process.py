@@ -63,8 +63,9 @@ class Alone:
         self, tasks: Sequence[TrainTask], models: Params, out: Params
     ) -> dict[int, Reply]:
         """All tasks at once, where the model is linear and they do the same; empty if not."""
-        linear = self._trainer.linear
-        if linear is None or len({task.job for task in tasks}) != 1:
+        jobs = {task.job for task in tasks}
+        linear = self._trainer.linear_for(tasks[0].job) if len(jobs) == 1 else None
+        if linear is None:
             return {}
         members, replies = {}, {}
         for task in tasks:

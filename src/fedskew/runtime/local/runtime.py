@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,11 +28,13 @@ from fedskew.types import (
     Floats,
     Ids,
     Ints,
-    LocalJob,
     Params,
     Population,
+    ReleasedCounts,
     Replies,
+    ScoreOrder,
     Scores,
+    TrainOrder,
 )
 
 if TYPE_CHECKING:
@@ -83,30 +85,33 @@ class LocalRuntime:
         """(K, C) training labels."""
         return self._store.label_counts()
 
+    def released_counts(self, clients: Ids) -> ReleasedCounts | None:
+        """Nobody adds noise: the clients are simulated here."""
+        return None
+
     def available(self, round: int) -> Bools:
         """Everyone who has something to train on."""
         return self._population.num_examples > 0
 
-    def train(
-        self,
-        clients: Ids,
-        models: Params,
-        start: Ids,
-        job: LocalJob,
-        *,
-        seed: int,
-        round: int,
-        corrections: Params | None = None,
-    ) -> Replies:
+    def train(self, order: TrainOrder) -> Replies:
         """Train the clients, the largest first so that the workers finish together."""
-        order = np.argsort(-self._population.num_examples[list(clients)], kind="stable")
-        added = [None] * len(clients) if corrections is None else corrections
+        clients = np.asarray(order.clients)
+        added = [None] * len(clients) if order.corrections is None else order.corrections
+        largest_first = np.argsort(-self._population.num_examples[clients], kind="stable")
         tasks = [
-            TrainTask(int(i), int(clients[i]), int(start[i]), job, seed, round, added[i])
-            for i in order
+            TrainTask(
+                row=int(i),
+                client=int(clients[i]),
+                start=int(order.start[i]),
+                job=order.job,
+                seed=order.seed,
+                round=order.round,
+                correction=added[i],
+            )
+            for i in largest_first
         ]
-        replies, out = self._crew.train(tasks, models)
-        return collect(replies, models.shape[1], out)
+        replies, out = self._crew.train(tasks, order.models)
+        return collect(replies, order.models.shape[1], out)
 
     def evaluate(self, models: Params) -> Scores:
         """Every model on the central test set."""
@@ -119,49 +124,35 @@ class LocalRuntime:
             len(models),
         )
 
-    def evaluate_clients(
-        self,
-        clients: Ids,
-        models: Params,
-        start: Ids,
-        which: Literal["test", "train"],
-        *,
-        max_examples: int = 0,
-        seed: int = 0,
-        round: int = 0,
-    ) -> Scores:
+    def score(self, order: ScoreOrder) -> Scores:
         """Every client's model on its own rows, many clients to a batch."""
-        if which == "test" and not len(self._store.test_order) and self._store.num_clients:
+        if order.which == "test" and not len(self._store.test_order) and self._store.num_clients:
             raise RunError(
                 "evaluation",
                 "clients have no test sets",
                 'Set data.client_test = "matched" or "split"',
             )
         tasks, owners = [], []
-        slots = np.asarray(start)
+        clients, slots = np.asarray(order.clients), np.asarray(order.start)
         for slot in np.unique(slots):
             mine = np.flatnonzero(slots == slot)
-            rows = [
-                self._own_rows(int(clients[int(i)]), which, max_examples, seed, round) for i in mine
-            ]
+            rows = [self._own_rows(int(clients[i]), order) for i in mine]
             owners.append(np.repeat(mine, [len(r) for r in rows]))
             joined = np.concatenate(rows)
             tasks += [
-                ScoreTask(int(slot), which, joined[i : i + PIECE])
+                ScoreTask(int(slot), order.which, joined[i : i + PIECE])
                 for i in range(0, len(joined), PIECE)
             ]
-        scored = self._crew.score(tasks, models)
-        return _summary(
-            scored, np.concatenate(owners) if owners else np.empty(0, np.int64), len(clients)
-        )
+        scored = self._crew.score(tasks, order.models)
+        owner = np.concatenate(owners) if owners else np.empty(0, np.int64)
+        return _summary(scored, owner, len(clients))
 
-    def _own_rows(self, client: int, which: str, max_examples: int, seed: int, round: int) -> Ints:
-        rows = self._store.rows(client, which)
-        if not max_examples or len(rows) <= max_examples:
+    def _own_rows(self, client: int, order: ScoreOrder) -> Ints:
+        rows = self._store.rows(client, order.which)
+        if not order.max_examples or len(rows) <= order.max_examples:
             return rows
-        return np.sort(
-            stream(seed, "loss", client, round).choice(rows, max_examples, replace=False)
-        )
+        rng = stream(order.seed, "loss", client, order.round)
+        return np.sort(rng.choice(rows, order.max_examples, replace=False))
 
     def best_fit(self, clients: Ids, models: Params) -> Floats:
         """Every model on every client's training rows, then a vote of the rows; a loss that is

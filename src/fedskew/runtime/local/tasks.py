@@ -1,5 +1,4 @@
-"""Who does the work: this process alone (``alone.py``), or several worker processes (``team.py``),
-with the same bits.
+"""Who does the work: this process (``one_process.py``) or several (``worker_pool.py``), same bits.
 
 Here is what both are asked to do and the calls they answer.
 """

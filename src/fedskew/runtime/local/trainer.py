@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedskew.objective import change_for
 from fedskew.runtime.local.allocator import tune_allocator
 from fedskew.runtime.local.flat import FlatModule, seeded
+from fedskew.runtime.local.honoured import covers
 from fedskew.runtime.local.linear import MAX_FEATURES, MAX_NUMBERS, LinearTrainer, Member
 from fedskew.runtime.local.step import Step, linear_layers, step_for
 from fedskew.runtime.local.store import Store
@@ -102,12 +104,11 @@ class Trainer:
         self.model = FlatModule(factory, seed)
         self._linear: dict[str, LinearTrainer] = {}
 
-    @property
-    def linear(self) -> LinearTrainer | None:
-        """Who trains many clients at once, if the model is one linear layer on small examples;
-        else None.
+    def linear_for(self, job: LocalJob) -> LinearTrainer | None:
+        """Who trains many clients at once, if the model is one linear layer on small examples
+        and the job asks for nothing else than it can do; else None.
         """
-        return self._linear_on("train")
+        return self._linear_on("train") if covers(LinearTrainer.HONOURED, job) else None
 
     def _linear_on(self, which: str) -> LinearTrainer | None:
         if which not in self._linear and fits_linear(self.model.module, self.store):
@@ -151,8 +152,9 @@ class Trainer:
         """Train one client, parameters into ``out``."""
         began = time.perf_counter()
         member = self.member(client, params, out, job, seed, round)
-        if self.linear is not None:
-            return self.linear.train([replace(member, correction=correction)], job)[0]
+        linear = self.linear_for(job)
+        if linear is not None:
+            return linear.train([replace(member, correction=correction)], job)[0]
         rng, rows = member.rng, member.rows
         self.model.read(params)
         loss = self._mean_loss(rows) if job.report_loss == "start" else float("nan")
@@ -171,7 +173,9 @@ class Trainer:
         self, rows: Ints, job: LocalJob, rng: np.random.Generator, correction: Params | None
     ) -> tuple[float, int]:
         self.model.module.train()
-        step: Step = step_for(self.model, job, None if correction is None else _tensor(correction))
+        added = None if correction is None else _tensor(correction)
+        counts = np.bincount(self.store.y[rows], minlength=self.store.num_classes)
+        step: Step = step_for(self.model, job, added, change_for(job, counts))
         total, steps = torch.zeros(()), 0
         for _ in range(job.epochs):
             for x, y in self._batches(rows[rng.permutation(len(rows))], job.batch):
