@@ -12,7 +12,7 @@ from fedskew.recipe import method_of, resolve
 from fedskew.records import checkpoint_bytes, read_checkpoint
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
-from fedskew.types import Layout, Scores
+from fedskew.types import Layout, ScoreOrder, Scores
 
 LAYOUT = Layout.of(
     [("w", (2,), "weight"), ("running_mean", (1,), "buffer"), ("seen", (), "counter")]
@@ -73,7 +73,7 @@ def test_local_statistics_go_on_where_each_client_left_them():
         "1": [6.0, 3.0],
         "2": [9.0, 3.0],
     }
-    score_clients(setting, state, [2, 0], state.models, [0, 0], "test")
+    score_clients(setting, state, ScoreOrder([2, 0], state.models, [0, 0], "test"))
     assert world.scored == [(2, [3.0, 3.0, 9.0, 3.0]), (0, [3.0, 3.0, 3.0, 3.0])], (
         "tested with its own"
     )
