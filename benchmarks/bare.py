@@ -22,13 +22,15 @@ def mlp() -> nn.Module:
 
 
 def cnn() -> nn.Module:
-    """Paper 002's network (21,840 parameters) as it is usually written: convolution, ReLU, pool,
-    channels first.
+    """Paper 002's network (21,840 parameters) as usually written: convolution, ReLU, pool.
+
+    Channels come first.
     """
     return nn.Sequential(
-        nn.Conv2d(1, 10, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(10, 20, 5), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(320, 50), nn.ReLU(), nn.Linear(50, 10),
-    )  # fmt: skip
+        *(nn.Conv2d(1, 10, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(10, 20, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(320, 50), nn.ReLU(), nn.Linear(50, 10)),
+    )
 
 
 def train_client(

@@ -1,5 +1,6 @@
-"""Twenty rounds of fedskew in a fresh process, run by benchmarks/flower.py: ``benchmark_ours.py
-CLIENTS EXAMPLES``.
+"""Twenty rounds of fedskew in a fresh process, run by benchmarks/flower.py.
+
+``benchmark_ours.py CLIENTS EXAMPLES``
 
 The same job as flower_app.py. The last line is ``RESULT {"steady": seconds}``.
 """
@@ -27,10 +28,19 @@ def store(clients: int, examples: int) -> Store:
     rng, few = stream(0, "benchmark"), np.arange(100)
     x, y = rng.integers(0, 256, (IMAGES, 28, 28), dtype=np.uint8), rng.integers(0, 10, IMAGES)
     return Store(
-        x=x, y=y, train_order=rng.integers(0, IMAGES, clients * examples), train_offsets=np.arange(clients + 1) * examples,
-        x_test=x[:100], y_test=y[:100], central_order=few, test_order=few, test_offsets=np.zeros(clients + 1, np.int64),
-        num_classes=10, mean=np.float32(0.1307), std=np.float32(0.3081),
-    )  # fmt: skip
+        x=x,
+        y=y,
+        train_order=rng.integers(0, IMAGES, clients * examples),
+        train_offsets=np.arange(clients + 1) * examples,
+        x_test=x[:100],
+        y_test=y[:100],
+        central_order=few,
+        test_order=few,
+        test_offsets=np.zeros(clients + 1, np.int64),
+        num_classes=10,
+        mean=np.float32(0.1307),
+        std=np.float32(0.3081),
+    )
 
 
 def main(clients: int, examples: int) -> None:

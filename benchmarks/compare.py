@@ -60,7 +60,8 @@ def core_share(folder: Path) -> list[Figure]:
     )
     wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    note = f"{used:.1f} s on {cores} cores in {wall:.1f} s; load before: {load:.1f}; {', '.join(names)}"
+    seconds = f"{used:.1f} s on {cores} cores in {wall:.1f} s"
+    note = f"{seconds}; load before: {load:.1f}; {', '.join(names)}"
     return [Figure("share of core time used", used / (wall * cores), 0.85, note, at_least=True)]
 
 

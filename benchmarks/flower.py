@@ -1,5 +1,6 @@
-"""The same job on Flower's simulation engine, in an environment of its own (.venv-flower), and the
-ratios to fedskew.
+"""The same job on Flower's simulation engine, and the ratios to fedskew.
+
+In an environment of its own (.venv-flower).
 
 Two federations: K=100 clients of 600 examples and K=10,000 of 60 (with repetition of the 60,000
 images), m=10, one epoch of batches of 64, MLP 784-200-200-10. Steady rounds (the first two left
@@ -57,9 +58,14 @@ def play(python: str, script: str, clients: int, examples: int) -> tuple[float, 
     ):
         began = time.perf_counter()
         done = subprocess.run(
-            [python, script, str(clients), str(examples)], cwd=HERE, stdout=out, stderr=subprocess.STDOUT, check=False,
-            env={**os.environ, **SETTINGS, "RAY_TMPDIR": folder, "FLWR_HOME": folder}, timeout=PATIENCE_SECONDS,
-        )  # fmt: skip
+            [python, script, str(clients), str(examples)],
+            cwd=HERE,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            check=False,
+            env={**os.environ, **SETTINGS, "RAY_TMPDIR": folder, "FLWR_HOME": folder},
+            timeout=PATIENCE_SECONDS,
+        )
         whole = time.perf_counter() - began
         out.seek(0)
         printed = out.read()
@@ -104,10 +110,8 @@ def compare(
 def main() -> int:
     python = install()
     figures = [figure for case in CASES for figure in compare(python, *case)]
-    return report(
-        f"Against Flower's simulation engine ({PACKAGES[-1]} + Ray), medians of {TURNS} runs in turn",
-        figures,
-    )
+    engine = f"Flower's simulation engine ({PACKAGES[-1]} + Ray)"
+    return report(f"Against {engine}, medians of {TURNS} runs in turn", figures)
 
 
 if __name__ == "__main__":

@@ -71,9 +71,7 @@ def array_bytes(value: object) -> int:
 def state_bytes(
     changes: Mapping[str, Mapping[str, object]], clients: int = 10_000, rounds: int = 10
 ) -> tuple[float, int, int]:
-    """(bytes per client ever chosen, such clients, all bytes) of the rule's memory after some
-    scripted rounds.
-    """
+    """(bytes per client ever chosen, such clients, all bytes) of a rule's memory."""
     layout = Layout.of([("w", (199_210,), "weight")])
     setting = settle(
         method(changes), ScriptedRuntime(np.ones((clients, 2), np.int64), layout=layout), seed=0
@@ -101,7 +99,10 @@ def main() -> int:
             figures.append(Figure(f"{name}: round / plain SGD", median / plain, limit, note))
     for name in ("SCAFFOLD", "FedDyn"):
         each, chosen, size = state_bytes(METHODS[name][0])
-        note = f"{size / 1e6:.1f} MB for the {chosen} of 10,000 clients ever chosen; a model has {4 * 199_210 / 1e6:.2f} MB"
+        note = (
+            f"{size / 1e6:.1f} MB for the {chosen} of 10,000 clients ever chosen; "
+            f"a model has {4 * 199_210 / 1e6:.2f} MB"
+        )
         figures.append(Figure(f"{name}: state per client ever chosen, MB", each / 1e6, None, note))
     return report("Optimisers (2 workers, MLP 784-200-200-10)", figures)
 

@@ -1,5 +1,4 @@
-"""Round time as a ratio to the bare PyTorch loop, and what is left of a round besides client
-training.
+"""Round time as a ratio to the bare PyTorch loop, and what a round takes besides training.
 
 K=100, m=10, 600 examples each, batch 64, one epoch, plain SGD; MNIST if it is in the cache, else
 random pixels (the arithmetic is the same). The two sides take turns round by round, so that a noisy
@@ -43,9 +42,19 @@ def store(x: np.ndarray, y: np.ndarray, clients: int, examples: int) -> Store:
     offsets = np.arange(clients + 1) * examples
     few = np.arange(100)
     return Store(
-        x=x, y=y, train_order=order, train_offsets=offsets, x_test=x[:100], y_test=y[:100], central_order=few, test_order=few,
-        test_offsets=np.zeros(clients + 1, np.int64), num_classes=10, mean=np.float32(0.1307), std=np.float32(0.3081),
-    )  # fmt: skip
+        x=x,
+        y=y,
+        train_order=order,
+        train_offsets=offsets,
+        x_test=x[:100],
+        y_test=y[:100],
+        central_order=few,
+        test_order=few,
+        test_offsets=np.zeros(clients + 1, np.int64),
+        num_classes=10,
+        mean=np.float32(0.1307),
+        std=np.float32(0.3081),
+    )
 
 
 def method(**local: object):
@@ -54,9 +63,7 @@ def method(**local: object):
 
 
 class Span:
-    """When the first worker got the list of a round's clients and when each worker ended:
-    between, clients train.
-    """
+    """When the first worker got a round's clients and when each ended: between, clients train."""
 
     def __init__(self) -> None:
         self.first, self.ends = 0.0, []
@@ -104,15 +111,23 @@ def compare(factory, plain_model: torch.nn.Module, rounds: int = ROUNDS) -> tupl
     return tuple(statistics.median(numbers) for numbers in (ours, theirs, besides, tail, idle))
 
 
+def mlp() -> torch.nn.Module:
+    return models.build("mlp", (28, 28), 10)
+
+
+def cnn() -> torch.nn.Module:
+    return models.build("cnn_similarity", (28, 28), 10)
+
+
 def main() -> int:
     torch.set_num_threads(1)
     figures = []
-    for name, factory, plain, limit in (
-        ("MLP 784-200-200-10", lambda: models.build("mlp", (28, 28), 10), bare.mlp(), 0.50),
-        ("CNN of paper 002", lambda: models.build("cnn_similarity", (28, 28), 10), bare.cnn(), 0.50),
-        ("CNN, our module in both", lambda: models.build("cnn_similarity", (28, 28), 10),
-         models.build("cnn_similarity", (28, 28), 10), None),  # what the second core alone gives
-    ):  # fmt: skip
+    cases = (
+        ("MLP 784-200-200-10", mlp, bare.mlp(), 0.50),
+        ("CNN of paper 002", cnn, bare.cnn(), 0.50),
+        ("CNN, our module in both", cnn, cnn(), None),  # what the second core alone gives
+    )
+    for name, factory, plain, limit in cases:
         with threadpool_limits(1):  # as in a run
             ours, theirs, besides, tail, idle = compare(factory, plain)
         note = f"{1000 * ours:.1f} ms against {1000 * theirs:.1f} ms"

@@ -24,6 +24,7 @@ if not CHROMIUM or not DRIVER:
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "unit" / "show"))
 
+from page_parts import ids_of_drawings  # noqa: E402
 from played import write_run  # noqa: E402
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
@@ -47,7 +48,7 @@ FLAGS = (
 )
 # files from one page without being asked
 SEVERAL = {"profile.default_content_setting_values.automatic_downloads": 1}
-FIGURES = ("curves", "labels", "map", "chosen", "plan", "ecdf", "ledger")
+FIGURES = ids_of_drawings()
 NASTY = '<img src="http://127.0.0.1:9/x" onerror="document.title=\'owned\'">'
 
 
@@ -152,6 +153,39 @@ def test_every_figure_is_drawn_and_no_request_leaves(opened, page):
     assert set(asked_for(opened)) == {page}
 
 
+NEW_FIGURE = """
+const dotFigure = {
+  id: "dot",
+  title: "A new figure",
+  link: "Dot",
+  needs: ["methods.runs.series"],
+  hint: () => "One dot.",
+  draw: (width) => ({
+    svg: canvas(width, 60, sv("circle", { cx: 30, cy: 30, r: 9 })),
+    hover: () => ({ lines: ["the dot"] }),
+  }),
+  csv: () => [["x", "y"], [30, 30]],
+};
+const absentFigure = { ...dotFigure, id: "absent", needs: ["federation.nothing"] };
+const FIGURES = [
+  dotFigure,
+  absentFigure,
+"""
+
+
+def test_a_new_figure_needs_one_place_only(browser, page, tmp_path):
+    text = (Path(page.removeprefix("file://"))).read_text(encoding="utf8")
+    assert text.count("const FIGURES = [\n") == 1
+    (tmp_path / "new.html").write_text(text.replace("const FIGURES = [\n", NEW_FIGURE))
+    browser.get((tmp_path / "new.html").as_uri())
+    assert browser.execute_script("return document.documentElement.dataset.ready") == "yes"
+    assert browser.find_element(By.CSS_SELECTOR, "#contents li").text == "Dot"
+    assert browser.find_element(By.CSS_SELECTOR, "main section:first-child h2").text
+    assert hover(browser, "dot") == "the dot"
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#dot .tools button")) == 2
+    assert browser.find_elements(By.ID, "absent") == []  # the data has nothing for it
+
+
 def test_markup_in_names_is_text(opened):
     assert opened.title.startswith("fedskew:")
     assert opened.execute_script("return document.querySelectorAll('img').length") == 0
@@ -199,7 +233,8 @@ def test_arrow_keys_read_values(opened):
 
 def test_everything_can_be_reached_with_tab(opened):
     script = """
-        const all = [...document.querySelectorAll('button, select, input, a, svg, summary, .scroll')];
+        const kinds = 'button, select, input, a, svg, summary, .scroll';
+        const all = [...document.querySelectorAll(kinds)];
         const shown = all.filter((e) => e.offsetParent !== null || e.tagName === 'svg');
         return shown.filter((e) => e.tabIndex < 0).map((e) => e.outerHTML.slice(0, 80));
     """
@@ -227,7 +262,8 @@ def test_methods_can_be_hidden(opened):
         == 1
     )
     points = opened.execute_script(
-        "return [...document.querySelectorAll('#curves .curve')].map((c) => c.getAttribute('points'))"
+        "const curves = [...document.querySelectorAll('#curves .curve')];"
+        "return curves.map((curve) => curve.getAttribute('points'))"
     )
     assert [bool(p) for p in points] == [False, True, True]
 
@@ -267,11 +303,16 @@ def test_a_phone_needs_no_sideways_scrolling(opened):
         {"width": 375, "height": 800, "deviceScaleFactor": 2, "mobile": True},
     )
     time.sleep(0.4)
-    wide = "return [...document.querySelectorAll('main *')].filter((e) => e.scrollWidth > 375 && !e.closest('.scroll, pre'))"
-    assert opened.execute_script(f"{wide}.map((e) => e.outerHTML.slice(0, 60))") == []
+    too_wide = """
+        const all = [...document.querySelectorAll('main *')];
+        const wide = all.filter((e) => e.scrollWidth > 375 && !e.closest('.scroll, pre'));
+        return wide.map((e) => e.outerHTML.slice(0, 60));
+    """
+    assert opened.execute_script(too_wide) == []
     assert opened.execute_script("return document.documentElement.scrollWidth") <= 375
     widths = opened.execute_script(
-        "return [...document.querySelectorAll('.plot svg')].map((s) => s.getBoundingClientRect().right)"
+        "const plots = [...document.querySelectorAll('.plot svg')];"
+        "return plots.map((svg) => svg.getBoundingClientRect().right)"
     )
     assert max(widths) <= 375
     opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
@@ -301,7 +342,8 @@ def test_every_figure_gives_svg_and_csv(opened):
         const done = arguments[1], files = [];
         URL.createObjectURL = (blob) => (files.push(blob.text()), "data:,");
         HTMLAnchorElement.prototype.click = () => {};
-        document.querySelectorAll(`#${arguments[0]} .tools button`).forEach((button) => button.click());
+        const buttons = document.querySelectorAll(`#${arguments[0]} .tools button`);
+        buttons.forEach((button) => button.click());
         Promise.all(files).then(done);
     """
     for figure in FIGURES:

@@ -14,12 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedskew.loop.method import Stage
 from fedskew.procedure import PROCEDURES
 from fedskew.recipe import check_options
 from fedskew.recipe.schema import options_of
 from fedskew.testing import World
-from fedskew.types import Answer, Ask, AskShares, Plan, Stateful, View, needs_of
+from fedskew.types import Answer, Ask, AskShares, Plan, ProcedureRule, View, bind
 
 SMALL = {"theta_classes": 2}  # worlds have 4 classes: theta = 8.5 cannot be reached there
 DRAWS_ITSELF = {"fedsoft"}  # by importance to each centre, instead of the selection
@@ -53,14 +52,11 @@ def variants() -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-def planned(stage: Stage, ids: Any, view: View, seed: int, memory: Any) -> tuple[Plan, Any]:
-    """The plan after all questions, each answered with a seeded guess (one client fails to
-    answer).
-    """
+def planned(rule: ProcedureRule, ids: Any, view: View, seed: int, memory: Any) -> tuple[Plan, Any]:
+    """The plan after all questions, answered by seeded guesses (one client does not answer)."""
     for turn in range(5):
-        plan, memory = stage(
-            ids, view, np.random.default_rng([seed, view.round, turn]), memory=memory
-        )
+        rng = np.random.default_rng([seed, view.round, turn])
+        plan, memory = rule.plan(memory, ids, view, rng)
         if isinstance(plan, Plan):
             return plan, memory
         assert isinstance(plan, Ask)
@@ -78,7 +74,7 @@ def facts(plan: Plan) -> tuple[Any, ...]:
 
 def plays(name: str, options: dict[str, Any], world: World) -> list[tuple[Plan, Any]]:
     """The plans of a few rounds and what was remembered; checks every promise on the way."""
-    stage = Stage(name, PROCEDURES[name], options)
+    rule = bind("procedure", PROCEDURES[name], options)
     memory: Any = {}
     last, loss, found = np.zeros(world.clients, np.int64), np.full(world.clients, np.nan), []
     for round in range(1, world.rounds + 1):
@@ -96,7 +92,7 @@ def plays(name: str, options: dict[str, Any], world: World) -> list[tuple[Plan, 
         )
         ids = np.random.default_rng(round).permutation(np.flatnonzero(there))[: world.budget]
         given_ids, given_memory = ids.copy(), copy.deepcopy(memory)
-        plan, remembered = planned(stage, ids, view, world.seed, memory)
+        plan, remembered = planned(rule, ids, view, world.seed, memory)
         if name not in DRAWS_ITSELF:
             assert sorted(plan.clients) == sorted(ids.tolist()), "not every client exactly once"
         assert len(set(plan.clients)) == len(plan.clients)
@@ -146,18 +142,16 @@ def test_nobody_and_one_client(name: str, options: dict[str, Any], clients: int)
 @pytest.mark.parametrize("name", sorted(PROCEDURES))
 def test_the_signature_is_a_recipe_schema(name: str) -> None:
     rule = PROCEDURES[name]
-    step = rule.step if isinstance(rule, Stateful) else rule
-    parameters = list(inspect.signature(step).parameters.values())
-    supplied = (
-        ["memory", "ids", "view", "rng"] if isinstance(rule, Stateful) else ["ids", "view", "rng"]
-    )
-    assert [p.name for p in parameters[: len(supplied)]] == supplied
-    assert all(
-        p.kind is p.KEYWORD_ONLY and p.annotation is not p.empty
-        for p in parameters[len(supplied) :]
-    )
+    if inspect.isclass(rule):
+        supplied = list(inspect.signature(rule.plan).parameters)
+        assert supplied == ["self", "memory", "ids", "view", "rng"]
+    else:
+        parameters = list(inspect.signature(rule).parameters.values())
+        assert [p.name for p in parameters[:3]] == ["ids", "view", "rng"]
+        assert all(p.kind is p.KEYWORD_ONLY for p in parameters[3:])
+        assert all(p.annotation is not p.empty for p in parameters[3:])
     options = options_of(rule)
     defaults = {key: option.default for key, option in options.items()}
     assert check_options("procedure", options, defaults) == defaults
-    assert needs_of(rule, defaults) <= {"signal", "clustering", "loss"}
-    assert inspect.getdoc(step)
+    assert set(bind("procedure", rule, defaults).needs()) <= {"signal", "clustering", "loss"}
+    assert inspect.getdoc(rule)

@@ -1,6 +1,4 @@
-"""What every selection rule promises, whatever it computes; :mod:`fedskew.testing` plays them in
-worlds without clients.
-"""
+"""What every selection rule promises; :mod:`fedskew.testing` plays them without clients."""
 
 from __future__ import annotations
 
@@ -16,7 +14,6 @@ from fedskew.recipe import check_options
 from fedskew.recipe.schema import options_of
 from fedskew.selection import SELECTIONS
 from fedskew.testing import WORLDS, World, check_selection, play
-from fedskew.types import Stateful
 
 RULES: dict[str, Any] = dict(SELECTIONS)
 # how many they choose follows from the clusters or the cohort
@@ -121,15 +118,15 @@ def test_renaming_clients_renames_the_answer(name: str) -> None:
 @every_rule
 def test_the_signature_is_a_recipe_schema(name: str) -> None:
     rule = RULES[name]
-    step = rule.step if isinstance(rule, Stateful) else rule
-    parameters = list(inspect.signature(step).parameters.values())
-    supplied = ["memory", "view", "rng"] if isinstance(rule, Stateful) else ["view", "rng"]
-    assert [p.name for p in parameters[: len(supplied)]] == supplied
-    assert all(
-        p.kind is p.KEYWORD_ONLY and p.annotation is not p.empty
-        for p in parameters[len(supplied) :]
-    )
+    if inspect.isclass(rule):
+        supplied = list(inspect.signature(rule.choose).parameters)
+        assert supplied == ["self", "memory", "view", "rng"]
+    else:
+        parameters = list(inspect.signature(rule).parameters.values())
+        assert [p.name for p in parameters[:2]] == ["view", "rng"]
+        assert all(p.kind is p.KEYWORD_ONLY for p in parameters[2:])
+        assert all(p.annotation is not p.empty for p in parameters[2:])
     options = options_of(rule)
     given = {key: option.default for key, option in options.items() if not option.required}
     assert check_options("selection", options, given) == given
-    assert inspect.getdoc(step)
+    assert inspect.getdoc(rule)

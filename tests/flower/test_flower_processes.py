@@ -15,11 +15,13 @@ from fedskew.deploy.flower_cli import list_runs
 from fedskew.deploy.local_fleet import read_fleet
 from fedskew.deploy.traffic import compare
 from fedskew.experiment.local import run
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 
 SMALL = {"data.clients": 4, "run.rounds": 5, "run.clients_per_round": 2, "local.epochs": 1}
-RECIPES = {"fedlecc": ("fedlecc", {**SMALL, "selection.top_clusters": 2}),
-           "chain": ("fedavg", {**SMALL, "procedure.use": "sequential", "data.client_test": "none"})}  # fmt: skip
+RECIPES = {
+    "fedlecc": ("fedlecc", {**SMALL, "selection.top_clusters": 2}),
+    "chain": ("fedavg", {**SMALL, "procedure.use": "sequential", "data.client_test": "none"}),
+}
 # who are you, rounds of two, tests at the clients
 MESSAGES = {"fedlecc": 4 + 5 * 2 + 4, "chain": 4 + 5 * 2}
 

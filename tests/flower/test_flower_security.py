@@ -22,17 +22,22 @@ from fedskew.deploy.keys import make_certificates, make_node_key
 from fedskew.deploy.local_fleet import read_fleet, supernode_command
 from fedskew.deploy.processes import start, stop
 from fedskew.errors import RunError, RunFolderError
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 
 SMALL = {"data.clients": 3, "run.rounds": 1, "run.clients_per_round": 3, "data.client_test": "none"}
 
-REFUSED = {"unregistered": "Failed to activate SuperNode", "anonymous": "All SuperNodes must be registered",
-           "plaintext": "Connection attempt failed"}  # fmt: skip
+REFUSED = {
+    "unregistered": "Failed to activate SuperNode",
+    "anonymous": "All SuperNodes must be registered",
+    "plaintext": "Connection attempt failed",
+}
 FOREIGN = """    from flwr.app import Message, RecordDict
 
-    odd = list(grid.push_messages([Message(RecordDict(), next(iter(grid.get_node_ids())), "query.hello")]))
+    node = next(iter(grid.get_node_ids()))
+    odd = list(grid.push_messages([Message(RecordDict(), node, "query.hello")]))
     serve("""
-ANSWER = """    print("fedskew: the stranger was told:", *[reply.error.reason for reply in grid.pull_messages(odd)])
+ANSWER = """    reasons = [reply.error.reason for reply in grid.pull_messages(odd)]
+    print("fedskew: the stranger was told:", *reasons)
 """
 
 

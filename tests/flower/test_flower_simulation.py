@@ -11,7 +11,7 @@ from real_fleet import finish, make_app, run_app
 
 from fedskew.deploy import local_fleet
 from fedskew.experiment.local import run
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 
 
 def test_an_app_on_ray(tmp_path):

@@ -12,9 +12,13 @@ pytest.importorskip("torch")
 
 def test_a_thousand_rounds_of_faults():
     settings = {
-        "run.rounds": 1000, "run.evaluate_every": 100, "faults.dropout": 0.2, "faults.nan": 0.05, "run.min_ok": 0,
+        "run.rounds": 1000,
+        "run.evaluate_every": 100,
+        "faults.dropout": 0.2,
+        "faults.nan": 0.05,
+        "run.min_ok": 0,
         "partition.alpha": 0.5,
-    }  # fmt: skip
+    }
     result = fedskew.run("fedavg", settings=settings, workers=1)
     asked = sum(len(r.chains) for r in result.rounds)
     usable = sum(len(r.loss) for r in result.rounds)

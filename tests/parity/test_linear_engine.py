@@ -52,10 +52,18 @@ def plain(shards, start, client, job, round=3):
     model = FlatModule(logistic, 0)
     model.read(start)
     trained = train_client(
-        model.module, x[rows], torch.from_numpy(np.array(shards.y))[rows],
-        epochs=job.epochs, batch=job.batch, lr=job.lr, momentum=job.momentum, weight_decay=job.weight_decay,
-        prox_mu=job.prox_mu, adam=job.optimizer == "adam", rng=stream(9, "batch", client, round),
-    )  # fmt: skip
+        model.module,
+        x[rows],
+        torch.from_numpy(np.array(shards.y))[rows],
+        epochs=job.epochs,
+        batch=job.batch,
+        lr=job.lr,
+        momentum=job.momentum,
+        weight_decay=job.weight_decay,
+        prox_mu=job.prox_mu,
+        adam=job.optimizer == "adam",
+        rng=stream(9, "batch", client, round),
+    )
     return flat(trained)
 
 

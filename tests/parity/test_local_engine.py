@@ -1,6 +1,4 @@
-"""The local engine against a naive loop, against torch.optim, and against itself with another
-number of workers.
-"""
+"""The local engine against a naive loop, torch.optim, and itself with other numbers of workers."""
 
 from __future__ import annotations
 
@@ -82,10 +80,18 @@ def test_every_local_job_matches_torch_optim(shards, job):
         got = runtime.train(TrainOrder([2], start[None], [0], job, seed=9, round=3))
     rows = torch.from_numpy(np.array(shards.train.indices(2)))
     plain = train_client(
-        module_with(tiny, start), x[rows], y[rows],
-        epochs=job.epochs, batch=job.batch, lr=job.lr, momentum=job.momentum, weight_decay=job.weight_decay,
-        prox_mu=job.prox_mu, adam=job.optimizer == "adam", rng=stream(9, "batch", 2, 3),
-    )  # fmt: skip
+        module_with(tiny, start),
+        x[rows],
+        y[rows],
+        epochs=job.epochs,
+        batch=job.batch,
+        lr=job.lr,
+        momentum=job.momentum,
+        weight_decay=job.weight_decay,
+        prox_mu=job.prox_mu,
+        adam=job.optimizer == "adam",
+        rng=stream(9, "batch", 2, 3),
+    )
     assert got.failures == ("",)
     assert np.abs(got.params[0] - start).max() > 1e-3
     assert np.allclose(got.params[0], flat(plain), atol=1e-5)
@@ -118,9 +124,7 @@ def test_the_fused_step_is_used_and_is_the_same_mathematics():
     "job", [LocalJob(lr=0.1), LocalJob(lr=0.1, prox_mu=0.3), LocalJob(lr=0.1, clip_norm=0.5)]
 )
 def test_corrections_are_added_to_every_gradient(shards, job):
-    """The same as training on a loss with the linear term <correction, w>, whichever worker does
-    it.
-    """
+    """The same as a loss with the linear term <correction, w>, whichever worker trains."""
     x, y = normalised(shards)
     rng = np.random.default_rng(0)
     added = rng.normal(scale=0.02, size=(2, 2410)).astype(np.float32)
@@ -301,9 +305,12 @@ def test_an_exception_at_a_client_costs_one_update(workers):
     x, y = np.zeros((60, 8, 8), np.uint8), np.arange(60) % 10
     ids = np.repeat([0, 1, 2], [20, 13, 27])
     result = fedskew.run(
-        {"run": {"rounds": 2, "clients_per_round": 3}, "local": {"batch": 30}}, data=(x, y, x, y), clients=ids,
-        model=lambda: Moody("raise"), workers=workers,
-    )  # fmt: skip
+        {"run": {"rounds": 2, "clients_per_round": 3}, "local": {"batch": 30}},
+        data=(x, y, x, y),
+        clients=ids,
+        model=lambda: Moody("raise"),
+        workers=workers,
+    )
     assert [r.failures for r in result.rounds[1:]] == [{1: "ValueError: thirteen is unlucky"}] * 2
 
 
@@ -316,11 +323,14 @@ def test_a_worker_that_dies_is_replaced_and_costs_one_update():
     y, ids = np.arange(len(x)) % 10, np.repeat(np.arange(8), sizes)
     killed, raised = (
         fedskew.run(
-            {"run": {"rounds": 2, "clients_per_round": 8}, "local": {"batch": 30}}, data=(x, y, x, y), clients=ids,
-            model=lambda how=how: Moody(how), workers=workers,
+            {"run": {"rounds": 2, "clients_per_round": 8}, "local": {"batch": 30}},
+            data=(x, y, x, y),
+            clients=ids,
+            model=lambda how=how: Moody(how),
+            workers=workers,
         )
         for how, workers in (("kill", 2), ("raise", 1))
-    )  # fmt: skip
+    )
     for record in killed.rounds[1:]:
         assert record.failures == {1: "worker process died (signal 9)"}
         assert sorted(record.loss) == [0, 2, 3, 4, 5, 6, 7]

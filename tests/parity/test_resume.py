@@ -26,8 +26,8 @@ SETTINGS = [
 def command(out: Path, *, workers: int, resume: bool = False) -> list[str]:
     settings = [part for setting in SETTINGS for part in ("--set", setting)]
     more = ["--resume"] if resume else []
-    return [sys.executable, "-m", "fedskew", "run", "fedavg", "--seed", "7", "--out", str(out), "--quiet", "--json",
-            "--workers", str(workers), *settings, *more]  # fmt: skip
+    options = ["--seed", "7", "--out", str(out), "--quiet", "--json", "--workers", str(workers)]
+    return [sys.executable, "-m", "fedskew", "run", "fedavg", *options, *settings, *more]
 
 
 def contents(folder: Path) -> dict[str, object]:

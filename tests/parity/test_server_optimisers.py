@@ -1,10 +1,10 @@
-"""FedAvgM, FedAdagrad, FedAdam and FedYogi against Flower's own strategies on the same
-pseudo-gradients.
+"""FedAvgM, FedAdagrad, FedAdam, FedYogi against Flower's strategies on one pseudo-gradient.
 
 ``GOLDEN`` was printed by Flower 1.41.0 (``flwr.serverapp.strategy``) through :func:`flower_path`
 below::
 
-    play = {"momentum": FedAvgM(server_learning_rate=0.9, server_momentum=0.7), "adagrad": FedAdagrad(eta=0.1, tau=0.01),
+    play = {"momentum": FedAvgM(server_learning_rate=0.9, server_momentum=0.7),
+            "adagrad": FedAdagrad(eta=0.1, tau=0.01),
             "adam": FedAdam(eta=0.1, tau=0.01, beta_1=0.9, beta_2=0.99),
             "yogi": FedYogi(eta=0.1, tau=0.01, beta_1=0.9, beta_2=0.99)}
     print({name: flower_path(strategy) for name, strategy in play.items()})
@@ -20,8 +20,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedskew.aggregation.adaptive import adaptive
-from fedskew.aggregation.momentum import momentum
+from fedskew.aggregation.adaptive import AdaptiveServer
+from fedskew.aggregation.momentum import ServerMomentum
 from fedskew.types import Ends, Layout
 
 MODEL = np.array([0.5, -1.0, 2.0])
@@ -65,8 +65,8 @@ def our_path(name, **changes):
     for t, shifts in enumerate(SHIFTS, start=1):
         ends = Ends((model + shifts).astype(np.float32), EXAMPLES, [1, 1], LAYOUT, [0, 1], 2)
         if name == "momentum":
-            model, memory = momentum.step(
-                memory, model, ends, **{"beta": 0.7, "server_lr": 0.9, **changes}
+            model, memory = ServerMomentum(**{"beta": 0.7, "server_lr": 0.9, **changes}).merge(
+                memory, model, ends
             )
         else:
             correction = (
@@ -81,7 +81,9 @@ def our_path(name, **changes):
                 "beta2": BETAS[1],
                 "v0": "zero",
             }
-            model, memory = adaptive.step(memory, model, ends, rule=name, **{**options, **changes})
+            model, memory = AdaptiveServer(rule=name, **{**options, **changes}).merge(
+                memory, model, ends
+            )
         path.append(model.tolist())
     return np.array(path)
 

@@ -4,6 +4,7 @@ nobody uses. Each is trained as plain PyTorch trains it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -301,7 +302,7 @@ IDLE_JOBS = [
 @pytest.mark.parametrize("factory", [Idle, idle_beside_a_plain_network, idle_beside_one_layer])
 @pytest.mark.parametrize("job", IDLE_JOBS, ids=lambda j: f"{j.optimizer}-m{j.momentum}-{j.prox_mu}")
 def test_weights_without_a_gradient_stay_as_torch_optim_leaves_them(shards, factory, job):
-    job = LocalJob(**{**vars(job), "epochs": 3, "batch": 8})
+    job = replace(job, epochs=3, batch=8)
     x, y = images_of(shards, 2)
     with LocalRuntime(store_of(shards), factory, workers=1) as runtime:
         start = runtime.initial(4)

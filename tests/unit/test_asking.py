@@ -1,10 +1,8 @@
-"""What a selection rule may ask for: answered truthfully, charged by METHODS 9.1, and never part
-of the training.
-"""
+"""What a rule may ask for: answered truthfully, charged by METHODS 9.1, no part of training."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -12,12 +10,22 @@ import pytest
 from fedskew.aggregation import AGGREGATIONS
 from fedskew.errors import RecipeError, RunError
 from fedskew.loop.asking import plausible
-from fedskew.loop.federation import Method, Stage, play_round, prepare, run, settle
+from fedskew.loop.federation import Method, named, play_round, prepare, run, settle
 from fedskew.procedure import PROCEDURES
-from fedskew.recipe import method_of, resolve
+from fedskew.recipe import load, method_of, override, resolve
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
-from fedskew.types import AskLoss, AskTrial, AskUpdates, Layout, Scores, Stateful, needs
+from fedskew.types import (
+    AskLoss,
+    AskTrial,
+    AskUpdates,
+    Layout,
+    Scores,
+    SelectionRule,
+    bind,
+    declares,
+    needs,
+)
 
 COUNTS = np.array([[4, 6], [9, 1], [5, 5], [2, 8], [7, 3]])
 LAYOUT = Layout.of(
@@ -48,9 +56,9 @@ class World(ScriptedRuntime):
 
 def play(rule, *, options=None, rounds=1, resend=False, world=None):
     method = Method(
-        selection=Stage("rule", rule, options or {}),
-        procedure=Stage("parallel", PROCEDURES["parallel"]),
-        aggregation=Stage("mean", AGGREGATIONS["mean"], {"weights": "uniform"}),
+        selection=named("selection", "rule", rule, options),
+        procedure=named("procedure", "parallel", PROCEDURES["parallel"]),
+        aggregation=named("aggregation", "mean", AGGREGATIONS["mean"], {"weights": "uniform"}),
         rounds=rounds,
         clients_per_round=2,
         resend=resend,
@@ -170,7 +178,7 @@ def test_reported_losses_are_charged_only_to_rules_that_live_on_them():
     def plain(view, rng):
         return [0, 1]
 
-    @needs("loss")
+    @needs(when=lambda options: [] if options["loss_source"] == "exact" else ["loss"])
     def by_loss(view, rng, *, loss_source: str = "piggyback"):
         return [0, 1]
 
@@ -192,27 +200,28 @@ def test_asking_an_absent_client_is_caught():
 def test_learning_rules_see_what_changed():
     seen = []
 
-    def step(memory, view, rng):
-        return [2, 4], {"rounds": memory.get("rounds", 0) + 1}
+    @dataclass(frozen=True)
+    class Learning(SelectionRule):
+        learns_from = "last"
 
-    def learn(memory, feedback):
-        seen.append(feedback)
-        return {**memory, "learnt": feedback.clients}
+        def choose(self, memory, view, rng):
+            return [2, 4], {"rounds": memory.get("rounds", 0) + 1}
 
-    _, state, _ = play(Stateful(step, learn), rounds=2)
+        def learn(self, memory, feedback):
+            seen.append(feedback)
+            return {**memory, "learnt": feedback.clients}
+
+    class Curious(Learning):
+        learns_from = "all"
+        uses_auxiliary = True
+
+    _, state, _ = play(Learning, rounds=2)
     assert state.memory["selection"]["rounds"] == 2
     assert seen[1].clients.tolist() == [2, 4]
     assert np.allclose(seen[1].delta, [[3] * 6, [5] * 6])
     assert seen[1].head_shape == (2, 2)
     assert seen[0].class_gradients is None
-    play(
-        Stateful(
-            step,
-            lambda memory, feedback: seen.append(feedback) or memory,
-            layer="all",
-            auxiliary=True,
-        )
-    )
+    play(Curious)
     assert seen[-1].delta.shape == (2, 9)
     assert seen[-1].class_gradients.shape == (2, 2)
 
@@ -238,9 +247,12 @@ def test_a_liar_cannot_get_itself_selected_for_ever():
 
     counts = np.full((8, 2), 5)
     method = Method(
-        selection=Stage("greedy", greedy), procedure=Stage("p", PROCEDURES["parallel"]),
-        aggregation=Stage("m", AGGREGATIONS["mean"]), rounds=60, clients_per_round=2,
-    )  # fmt: skip
+        selection=named("selection", "greedy", greedy),
+        procedure=named("procedure", "p", PROCEDURES["parallel"]),
+        aggregation=named("aggregation", "m", AGGREGATIONS["mean"]),
+        rounds=60,
+        clients_per_round=2,
+    )
     *_, (state, _) = run(settle(method, ScriptedRuntime(counts, script=liar), 0))
     assert state.times_selected[3] < 60, (
         "believed, it would be chosen in every round after its first"
@@ -267,19 +279,18 @@ def test_a_recipe_without_what_the_rule_needs_is_refused(monkeypatch):
     assert resolve({"selection": {"use": "hasty"}, "devices": {"classes": "haccs"}})
 
 
-def test_loss_source_decides_which_loss_clients_report(monkeypatch):
-    from fedskew import selection
+def test_a_rule_says_which_loss_clients_report():
+    """FedLECC by its options, somebody's own rule by what it declares, and else the recipe."""
+    lecc = resolve(load("fedlecc"))
+    reported = {
+        source: method_of(override(lecc, {"selection.loss_source": source})).job.report_loss
+        for source in ("piggyback", "subset", "post", "exact")
+    }
+    assert reported == {"piggyback": "start", "subset": "start", "post": "end", "exact": "train"}
 
-    @needs("loss")
-    def by_loss(view, rng, *, loss_source: str = "piggyback"):
+    @declares(loss_report=lambda options: "end")
+    def mine(view, rng):
         return [0]
 
-    monkeypatch.setitem(selection.SELECTIONS, "by_loss", by_loss)
-    reported = {
-        source: method_of(
-            resolve({"selection": {"use": "by_loss", "loss_source": source}})
-        ).job.report_loss
-        for source in ("piggyback", "post", "exact")
-    }
-    assert reported == {"piggyback": "start", "post": "end", "exact": "train"}
-    assert replace(method_of(resolve({})).job).report_loss == "train"
+    assert bind("selection", mine, {}).loss_report == "end"
+    assert method_of(resolve({})).job.report_loss == "train"

@@ -193,7 +193,7 @@ def test_kmeans_scores_on_points_even_when_pairs_are_squared() -> None:
     assert both[0] == both[1]
 
 
-# ---------------------------------------------------------------- METHODS 3.5: expected numbers of groups
+# --------------------------------------------- METHODS 3.5: expected numbers of groups
 
 
 @pytest.mark.parametrize("clients", [20, 50, 100])

@@ -1,12 +1,10 @@
-"""What rounds cost in the loop: METHODS' calibrated times by recipe, what comes before training,
-faults, measured energy.
-"""
+"""What rounds cost in the loop: METHODS' calibrated times, probes, faults, measured energy."""
 
 from __future__ import annotations
 
 import sys
 import types
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -14,13 +12,22 @@ import pytest
 from fedskew.accounting.devices import Devices, draw_population
 from fedskew.accounting.energy import CodeCarbonMeter, RaplMeter, WallMeter, meter_for
 from fedskew.errors import RecipeError, RunError
-from fedskew.loop.federation import Stage, run, settle
+from fedskew.loop.federation import named, run, settle
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.faults import Faults, FaultyRuntime
 from fedskew.runtime.metered import MeteredRuntime
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
-from fedskew.types import AskLoss, AskTrial, AskUpdates, Layout, TrainOrder
+from fedskew.types import (
+    AskLoss,
+    AskTrial,
+    AskUpdates,
+    Chain,
+    Layout,
+    Plan,
+    SelectionRule,
+    TrainOrder,
+)
 
 COUNTS = np.array([[10, 0], [0, 30], [20, 0], [5, 5]])
 SIZES = COUNTS.sum(axis=1)  # 10, 30, 20, 10
@@ -28,7 +35,16 @@ BYTES = 6 * 4
 AFLS = {"devices": {"compute_seconds": 1.0, "message_seconds": 0.276}}
 
 
-def played(recipe, *, counts=COUNTS, selection=None, faults=None, script=None, layout=None):
+def played(
+    recipe,
+    *,
+    counts=COUNTS,
+    selection=None,
+    procedure=None,
+    faults=None,
+    script=None,
+    layout=None,
+):
     """Every record of a short scripted run of everyone."""
     resolved = resolve(
         {"run": {"rounds": 1, "clients_per_round": len(counts), "min_ok": 0}, **recipe}
@@ -37,7 +53,9 @@ def played(recipe, *, counts=COUNTS, selection=None, faults=None, script=None, l
     runtime = ScriptedRuntime(counts, population=means, script=script, layout=layout)
     method = method_of(resolved)
     if selection is not None:
-        method = replace(method, selection=Stage("mine", selection))
+        method = replace(method, selection=named("selection", "mine", selection))
+    if procedure is not None:
+        method = replace(method, procedure=named("procedure", "mine", procedure))
     world = runtime if faults is None else FaultyRuntime(runtime, faults, 0)
     return [record for _, record in run(settle(method, world, 0))]
 
@@ -62,9 +80,7 @@ def test_the_default_is_a_millisecond_an_example_and_ten_megabit():
 
 
 def test_rates_and_powers_of_the_recipes_devices_are_used():
-    """One chain of four, device to device: one model down and one up at 1 kbit/s, three hops at
-    4 kbit/s.
-    """
+    """One chain of four, device to device: a model down and up at 1 kbit/s, three hops at 4."""
     devices = {"watts": 5.0, "transmit_watts": 2.0, "uplink_bps": 1e3, "d2d_bps": 4e3}
     cost = played({"devices": devices, "procedure": {"use": "sequential", "relay": "d2d"}})[1].cost
     computing, transfer, hops = 0.001 * SIZES.sum(), 8 * BYTES / 1e3, 3 * 8 * BYTES / 4e3
@@ -188,9 +204,124 @@ def test_silent_slow_and_late_clients():
     recipe = {"faults": {"deadline_seconds": 0.15, "slow_share": 1.0}}
     record = played(recipe, faults=late)[1]
     assert sorted(record.failures) == [1, 2]
-    assert record.cost.seconds == pytest.approx(transfer + 0.15), (
-        "the server waits for the deadline, no longer"
+    assert record.cost.seconds == pytest.approx(0.15), (
+        "the server waits for the deadline after the model was sent, no longer"
     )
+
+
+def test_a_deadline_counts_everything_a_turn_takes():
+    """T_c = 1 s, T_m = .276 s: a turn is 1.552 s, whatever is slow; nobody trains for nothing."""
+    trained = []
+
+    def script(c, r, m):
+        trained.append(c)
+        return Reply(m, 0.5, 0.1, 1, int(SIZES[c]))
+
+    def at(deadline, **more):
+        recipe = {**AFLS, **more, "faults": {"deadline_seconds": deadline}}
+        return played(recipe, script=script)[1]
+
+    late = at(0.5)
+    assert set(late.failures.values()) == {"missed the deadline"}
+    assert sorted(late.failures) == [0, 1, 2, 3]
+    assert (late.cost.seconds, trained) == (pytest.approx(0.5), [])
+    assert not [t for t in late.transfers if t.direction == "up"]
+    in_time = at(1.553)
+    assert (in_time.failures, in_time.cost.seconds) == ({}, pytest.approx(1.552))
+    assert len(at(1.551).failures) == 4, "the transfers count"
+
+
+def test_a_sample_cap_saves_slow_clients_from_the_deadline():
+    slow = {"faults": {"deadline_seconds": 0.5, "slow_share": 1.0, "slow_factor": 100.0}}
+    everybody_slow = Faults(slow_share=1.0, slow_factor=100.0)
+    assert len(played(slow, faults=everybody_slow)[1].failures) == 4
+    capped = {**slow, "local": {"max_examples": 4}}
+    assert played(capped, faults=everybody_slow)[1].failures == {}
+
+
+def test_who_holds_the_model_has_more_time():
+    recipe = {**AFLS, "faults": {"deadline_seconds": 1.3}}
+    asked = played(recipe, selection=asking(AskLoss(np.arange(4))))[1]
+    assert asked.failures == {}, "T_c + T_m = 1.276 s"
+    assert len(played(recipe, selection=asking())[1].failures) == 2
+
+
+def test_rules_learn_the_seconds_of_the_same_clock():
+    seen = []
+
+    @dataclass(frozen=True)
+    class Watching(SelectionRule):
+        learns_from = "none"
+
+        def choose(self, memory, view, rng):
+            return np.flatnonzero(view.available), memory
+
+        def learn(self, memory, feedback):
+            seen.append(feedback.seconds)
+            return memory
+
+    played(AFLS, selection=Watching)
+    assert seen[0].tolist() == pytest.approx([1.552] * 4)
+
+
+# ---------------------------------------------------------------- the account follows the models
+
+
+def broken_chain(broken):
+    """Three devices in a row, the second one silent."""
+
+    def script(c, r, m):
+        return Reply(None, failure="gone", sent=False) if c == 1 else Reply(m, 0.5, 0.1, 1, 10)
+
+    def in_order(ids, view, rng):
+        return Plan((Chain(0, (0, 1, 2)),), relay="d2d", broken=broken)
+
+    devices = {**AFLS["devices"], "watts": 1e-9, "transmit_watts": 1.0}
+    recipe = {"devices": devices}
+    return played(recipe, counts=np.full((3, 2), 5), procedure=in_order, script=script)[1]
+
+
+def test_time_energy_and_bytes_agree_on_a_broken_chain():
+    """0 sends to 1, waits, sends to 2; 2 sends in: three sends of .276 s at 1 W."""
+    record = broken_chain("skip")
+    sent = {t.direction: t.bytes for t in record.transfers if t.kind == "model"}
+    assert sent == {"down": BYTES, "d2d": 2 * BYTES, "up": BYTES}
+    assert record.cost.joules == pytest.approx(3 * 0.276)
+    wait = 0.276 + 1 + 0.276  # the hop to 1, and as long as it should have taken to answer
+    assert record.cost.seconds == pytest.approx(0.276 + 1 + wait + 0.276 + 1 + 0.276)
+
+
+def test_a_chain_that_gave_up_sends_nothing_in():
+    record = broken_chain("drop")
+    sent = {t.direction: t.bytes for t in record.transfers if t.kind == "model"}
+    assert sent == {"down": BYTES, "d2d": BYTES}
+    assert record.cost.joules == pytest.approx(0.276)
+    assert record.cost.seconds == pytest.approx(0.276 + 1 + (0.276 + 1 + 0.276))
+
+
+def test_a_control_variate_goes_to_those_who_hold_the_model_too():
+    """SCAFFOLD after losses were asked for: the chosen hold the model, not c."""
+    scaffold = {**AFLS, "aggregation": {"use": "scaffold"}}
+    record = played(scaffold, selection=asking(AskLoss(np.arange(4))))[1]
+    sent = {(t.direction, t.kind): t.bytes for t in record.transfers}
+    assert sent["down", "control"] == 2 * BYTES
+    look = 0.276 + 1 / 3 + 0.276 * 4 / BYTES
+    assert record.cost.seconds == pytest.approx(look + 0.276 + 1 + 2 * 0.276)
+
+
+def test_a_second_probe_takes_time_and_energy_too():
+    head = Layout.of([("head.weight", (2, 2), "weight"), ("head.bias", (2,), "weight")])
+    asked = []
+
+    def script(c, r, m):
+        asked.append(c)
+        fails = c == 1 and asked.count(1) == 1
+        return Reply(None, failure="gone", sent=False) if fails else Reply(m, 0.5, 0.1, 1, 10)
+
+    recipe = {**AFLS, "signal": {"use": "estimated", "epochs": 1, "probe": "all"}}
+    cost = played(recipe, layout=head, script=script)[0].cost
+    assert cost.seconds == pytest.approx(2 * 1.552)
+    assert cost.sample_passes == SIZES.sum() + SIZES[1]
 
 
 # ---------------------------------------------------------------- devices
@@ -223,7 +354,7 @@ def test_devices_decide_paces_rates_and_powers():
 @pytest.mark.parametrize(
     ("devices", "message"),
     [
-        ({"classes": "phones"}, "'phones' is not 'none' | 'haccs'"),
+        ({"classes": "phones"}, "unknown clock model 'phones'"),
         ({"uplink_bps": -1.0}, "devices.uplink_bps: -1.0 is not positive"),
         ({"d2d_bps": 0.0}, "devices.d2d_bps: 0.0 is not positive"),
         ({"bandwidth_hz": 1e6}, "no rate without an SNR"),

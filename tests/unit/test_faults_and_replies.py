@@ -33,11 +33,6 @@ def train(faults, seed=0, round=1, job=JOB):
         (Faults(nan=0.1), "non-finite parameters", 0.1),
         (Faults(inf=0.1), "non-finite parameters", 0.1),
         (Faults(wrong_shape=0.3), "wrong shape: (5,) instead of (6,)", 0.3),
-        (
-            Faults(slow_share=0.25, slow_factor=100, deadline_seconds=0.5),
-            "missed the deadline",
-            0.25,
-        ),
     ],
 )
 def test_each_kind_happens_as_often_as_asked(faults, reason, share):
@@ -59,12 +54,6 @@ def test_same_seed_same_faults():
     assert train(faults, 1).failures == train(faults, 1).failures
     assert train(faults, 1).failures != train(faults, 2).failures
     assert train(faults, 1).failures != train(faults, 1, round=2).failures
-
-
-def test_a_sample_cap_saves_slow_clients_from_the_deadline():
-    faults = Faults(slow_share=1.0, slow_factor=100, deadline_seconds=0.5)
-    assert not train(faults).ok.any()
-    assert train(faults, job=LocalJob(max_examples=4)).ok.all()
 
 
 def test_availability_by_chance_and_by_trace(tmp_path):

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from fedskew.aggregation import AGGREGATIONS
 from fedskew.errors import RoundFailed, RunError
-from fedskew.loop.federation import Method, Stage, play_round, prepare, run, settle
+from fedskew.loop.federation import Method, named, play_round, prepare, run, settle
 from fedskew.procedure import PROCEDURES
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.selection import SELECTIONS
-from fedskew.types import Chain, Plan, Stateful
+from fedskew.types import Chain, Plan, SelectionRule
 
 COUNTS = np.array([[10, 0], [0, 30], [20, 0], [5, 5]])
 
 
 def add_client_number(client, round, model):
-    """Each client adds its number + 1 to every parameter: any order of training can be read off
-    the result.
-    """
+    """Each client adds its number + 1 to every parameter: the result tells who trained when."""
     return Reply(
         model + np.float32(client + 1),
         loss=float(client),
@@ -39,9 +37,9 @@ def everyone(view, rng):
 def method(procedure="parallel", **changes):
     stage = PROCEDURES[procedure] if isinstance(procedure, str) else procedure
     base = Method(
-        selection=Stage("everyone", everyone),
-        procedure=Stage("procedure", stage),
-        aggregation=Stage("mean", AGGREGATIONS["mean"]),
+        selection=named("selection", "everyone", everyone),
+        procedure=named("procedure", "procedure", stage),
+        aggregation=named("aggregation", "mean", AGGREGATIONS["mean"]),
         rounds=2,
         clients_per_round=4,
     )
@@ -64,7 +62,7 @@ def test_parallel_round_is_the_mean_weighted_by_examples():
 
 
 def test_uniform_weights_are_another_result():
-    uniform = Stage("mean", AGGREGATIONS["mean"], {"weights": "uniform"})
+    uniform = named("aggregation", "mean", AGGREGATIONS["mean"], {"weights": "uniform"})
     setting = setting_of(method(aggregation=uniform))
     state, _ = play_round(setting, prepare(setting)[0])
     assert np.allclose(state.models[0], setting.initial + 2.5, atol=1e-6)
@@ -155,17 +153,22 @@ def test_nobody_available_is_a_recorded_round():
     ("ids", "message"), [([1, 1], "twice"), ([9], "not there"), ([-1], "not there")]
 )
 def test_a_wrong_selection_is_caught(ids, message):
-    setting = setting_of(method(selection=Stage("mine", lambda view, rng: ids)))
+    setting = setting_of(method(selection=named("selection", "mine", lambda view, rng: ids)))
     with pytest.raises(RunError, match=message):
         list(run(setting))
 
 
 def test_memory_passes_from_round_to_round():
-    def count(memory, view, rng, *, step=1):
-        seen = memory.get("seen", 0) + step
-        return everyone(view, rng)[: seen % 4 + 1], {"seen": seen}
+    @dataclass(frozen=True)
+    class Counting(SelectionRule):
+        step: int = 1
 
-    setting = setting_of(method(selection=Stage("count", Stateful(count), {"step": 2}), rounds=3))
+        def choose(self, memory, view, rng):
+            seen = memory.get("seen", 0) + self.step
+            return everyone(view, rng)[: seen % 4 + 1], {"seen": seen}
+
+    counting = named("selection", "count", Counting, {"step": 2})
+    setting = setting_of(method(selection=counting, rounds=3))
     states = [state for state, _ in run(setting)]
     assert [state.memory.get("selection") for state in states] == [
         None,
@@ -177,7 +180,11 @@ def test_memory_passes_from_round_to_round():
 
 def test_going_on_from_any_state_gives_the_same_rest():
     setting = settle(
-        method(selection=Stage("uniform", SELECTIONS["uniform"]), rounds=5, clients_per_round=2),
+        method(
+            selection=named("selection", "uniform", SELECTIONS["uniform"]),
+            rounds=5,
+            clients_per_round=2,
+        ),
         ScriptedRuntime(COUNTS),
         0,
     )
@@ -206,14 +213,18 @@ def test_clients_and_server_rule_are_told_the_learning_rate_of_the_round():
         merged.append(ends.job.lr)
         return ends.params.mean(axis=0)
 
-    m = method(lr_decay=0.5, rounds=3, aggregation=Stage("watched", watched))
+    m = method(lr_decay=0.5, rounds=3, aggregation=named("aggregation", "watched", watched))
     list(run(settle(m, Watching(COUNTS), 0)))
     assert trained == merged == [m.job.lr, m.job.lr / 2, m.job.lr / 4]
 
 
 def test_uniform_selection_is_uniform_and_distinct():
     setting = settle(
-        method(selection=Stage("uniform", SELECTIONS["uniform"]), clients_per_round=2, rounds=600),
+        method(
+            selection=named("selection", "uniform", SELECTIONS["uniform"]),
+            clients_per_round=2,
+            rounds=600,
+        ),
         ScriptedRuntime(COUNTS),
         1,
     )

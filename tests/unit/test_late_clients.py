@@ -1,6 +1,4 @@
-"""Clients that join after the first round, without any fleet: a runtime that suddenly describes
-one more.
-"""
+"""Clients that join after the first round, without a fleet: a runtime describes one more."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedskew.loop.federation import play_round, prepare, settle
-from fedskew.loop.late_clients import welcome
+from fedskew.loop.late_clients import admit
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.faults import Faults, FaultyRuntime
 from fedskew.runtime.metered import MeteredRuntime
@@ -62,10 +60,11 @@ def test_nothing_changes_where_nobody_joins():
         method_of(resolve({"signal": {"use": "histogram"}})), ScriptedRuntime(EARLY), seed=0
     )
     state, _ = prepare(setting)
-    same, kept, transfers = welcome(setting, state)
+    same, kept, effort = admit(setting, state)
     assert same is setting
     assert kept is state
-    assert transfers == ()
+    assert effort.transfers == ()
+    assert effort.cost.seconds == 0.0
 
 
 class Releasing(ScriptedRuntime):
@@ -115,7 +114,7 @@ def test_a_runtime_whose_clients_add_the_noise_is_never_asked_for_counts(around)
     assert state.signal.epsilon == 2.0
     assert state.signal.rows[:6].tolist() == [[1.0, 0.0]] * 6
     assert [t.bytes for t in record.transfers] == [6 * 2 * 4]
-    _, state, _ = welcome(replace(setting, runtime=around(Releasing(COUNTS, asked))), state)
+    _, state, _ = admit(replace(setting, runtime=around(Releasing(COUNTS, asked))), state)
     assert asked == [[0, 1, 2, 3, 4, 5], [6]]
     assert isinstance(state.signal, Signal)
     assert state.signal.known.all()

@@ -1,6 +1,4 @@
-"""Measuring a federation: the oracles of METHODS through a file, the yardsticks, the words, and
-every odd federation.
-"""
+"""Measuring a federation: METHODS' oracles through a file, yardsticks, words, odd federations."""
 
 from __future__ import annotations
 
@@ -101,9 +99,9 @@ def test_afls_switches_between_two_and_three_classes_each():
     assert (two.figures.omega, three.figures.omega) == pytest.approx((8.888, 7.698), abs=1e-3)
     assert (two.sequential, three.sequential) == (True, False)
     assert (
-        "AFLS would train sequentially, because omega reaches that of clients with 2 classes each (8.888 >= 8.888)"
-        in verdict(two)
-    )
+        "AFLS would train sequentially, "
+        "because omega reaches that of clients with 2 classes each (8.888 >= 8.888)"
+    ) in verdict(two)
     assert "AFLS would train in parallel, because omega stays below" in verdict(three)
     assert "(7.698 < 8.888)" in verdict(three)
 

@@ -1,6 +1,4 @@
-"""Parameter counts of METHODS section 10, shapes, the head of METHODS 8.1, and what each factory
-refuses.
-"""
+"""Parameter counts of METHODS 10, shapes, the head of METHODS 8.1, what factories refuse."""
 
 from __future__ import annotations
 
@@ -138,7 +136,7 @@ def test_mlp_is_a_plain_sequential(name: str) -> None:
     assert kinds[1:-1] == [nn.Linear, nn.ReLU] * ((len(kinds) - 2) // 2)
 
 
-# ---------------------------------------------------------------- the order and layout of the CNNs change no number
+# --------------------------------------------- the order and layout of the CNNs change no number
 
 
 def test_pool_before_relu_is_relu_before_pool() -> None:
@@ -276,7 +274,7 @@ def test_vector_files_are_checked(tmp_path: Path, options: dict[str, int], says:
         build("lstm", (5,), 2, embedding="frozen_file", vectors=str(tmp_path / "none"), **options)
 
 
-# ---------------------------------------------------------------- what is refused, and without torch
+# --------------------------------------------- what is refused, and without torch
 
 
 @pytest.mark.parametrize("name", IMAGE_MODELS + TEXT_MODELS)

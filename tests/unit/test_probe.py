@@ -1,6 +1,4 @@
-"""The probe: everybody is asked once, failures twice, only the output layer is kept, and every
-byte is charged.
-"""
+"""The probe: all are asked once, failures twice, output layers kept, every byte charged."""
 
 from __future__ import annotations
 
@@ -42,7 +40,8 @@ def runtime(script=one_sgd_path):
 
 
 def probe(world, **changes):
-    return head_updates(world, world.describe(), world.initial(0), 0, 2, {**OPTIONS, **changes})
+    probed = head_updates(world, world.describe(), world.initial(0), 0, 2, {**OPTIONS, **changes})
+    return probed.updates, probed.transfers
 
 
 def test_the_head_is_the_last_matrix_with_a_row_per_class():

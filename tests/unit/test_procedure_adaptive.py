@@ -13,7 +13,7 @@ from fedskew.data.partitions.partition import Pool
 from fedskew.errors import RecipeError
 from fedskew.labels.omega import omega, omega_balanced, threshold
 from fedskew.loop.federation import run, settle
-from fedskew.procedure.adaptive import adaptive, plateau, reported_loss
+from fedskew.procedure.adaptive import Adaptive, plateau, reported_loss
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
@@ -43,8 +43,8 @@ def view_of(counts, round=1, loss=None, last=None):
 
 
 def step(view, memory=None, **options):
-    return adaptive.step(
-        memory or {}, np.arange(view.size), view, np.random.default_rng(view.round), **options
+    return Adaptive(**options).plan(
+        memory or {}, np.arange(view.size), view, np.random.default_rng(view.round)
     )
 
 
@@ -63,9 +63,7 @@ def decisions(tables, **options):
 @pytest.mark.parametrize(("k", "chains"), [(1, 1), (2, 1), (3, 10), (5, 10), (10, 10)])
 @pytest.mark.parametrize("options", [{}, {"theta_classes": 2}])
 def test_cifar_like_clients_with_k_classes(k, chains, options):
-    """METHODS 12 and the issue: the partition of paper 003 on 50,000 labels, 10 devices; label
-    counts only.
-    """
+    """METHODS 12: paper 003's partition on 50,000 labels, 10 devices; label counts only."""
     pool = Pool(np.repeat(np.arange(10), 5000), 10)
     for seed in range(3):
         made = PARTITIONS["equal_classes"](
@@ -92,7 +90,7 @@ def test_at_theta_it_is_sequential():
 
 
 def test_it_looks_at_everybody_not_only_at_those_who_train():
-    plan, _ = adaptive.step({}, np.array([0, 1]), view_of(owners(2)), np.random.default_rng(0))
+    plan, _ = Adaptive().plan({}, np.array([0, 1]), view_of(owners(2)), np.random.default_rng(0))
     assert [len(chain.clients) for chain in plan.chains] == [2]
 
 

@@ -147,7 +147,8 @@ class Refuse:
             raise ImportError(f"{name} must not be needed")
 
 sys.meta_path.insert(0, Refuse())
-import fedskew.recipe, fedskew.loop.federation, fedskew.records, fedskew.cli.main, fedskew.runtime.scripted
+import fedskew.recipe, fedskew.loop.federation, fedskew.records, fedskew.cli.main
+import fedskew.runtime.scripted
 fedskew.recipe.method_of(fedskew.recipe.resolve(fedskew.recipe.load("fedavg")))
 """
     subprocess.run([sys.executable, "-c", code], check=True)

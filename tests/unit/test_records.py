@@ -1,6 +1,4 @@
-"""Run folders: what is written can be read back, damage is noticed, nothing existing is
-overwritten.
-"""
+"""Run folders: what is written is read back, damage is noticed, nothing is overwritten."""
 
 from __future__ import annotations
 
@@ -116,6 +114,17 @@ def test_resume_cuts_records_behind_the_checkpoint(tmp_path):
     assert folder.restore().round == 3
     assert [r.round for r in read_rounds(tmp_path / "r")] == [0, 1, 2, 3]
     folder.close()
+
+
+def test_label_counts_grow_with_the_clients_that_join_and_forget_nobody(tmp_path):
+    """A fleet begun without client 1, resumed without client 0."""
+    folder = RunFolder(tmp_path / "r", RECIPE, 5)
+    for counts in ([[3, 1], [0, 0]], [[0, 0], [2, 2]]):
+        folder.keep_labels(records.Labels(np.array(counts), ["cat", "dog"]))
+    folder.close()
+    kept = records.read_labels(tmp_path / "r")
+    assert kept.counts.tolist() == [[3, 1], [2, 2]]
+    assert (list(kept.class_names), kept.clients) == (["cat", "dog"], ["0", "1"])
 
 
 def test_an_existing_folder_is_left_alone(tmp_path):

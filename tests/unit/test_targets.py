@@ -1,24 +1,21 @@
-"""Rounds, bytes, time and energy to a target: three in a row, censored when never reached, never
-a made-up number.
+"""Rounds, bytes, time and energy to a target: three in a row, censored if never reached.
+
+Never a made-up number.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from fedskew.accounting.targets import (
-    OverSeeds,
-    over_seeds,
-    reduction,
-    target_row,
-    to_plateau,
-    to_target,
-)
+from fedskew.cli.progress import target_row
 from fedskew.errors import RunError
+from fedskew.experiment.figures import to_plateau, to_target
+from fedskew.experiment.run import Run
 from fedskew.records import no_nan
 from fedskew.types import Cost, RoundRecord, Transfer
 
@@ -27,8 +24,8 @@ FIRST = Cost(10.0, 5.0, 0.0)
 
 
 def curve(*accuracies, first=FIRST, measured=NAN):
-    """Round t costs 2^t seconds, 2 joules and 100 bytes down and 50 up; round 0 ``first`` and a
-    histogram of 7 bytes.
+    """A run whose round t costs 2^t seconds, 2 joules, 100 bytes down and 50 up; round 0 ``first``
+    and a histogram of 7 bytes.
     """
     records = []
     for t, accuracy in enumerate(accuracies):
@@ -39,7 +36,7 @@ def curve(*accuracies, first=FIRST, measured=NAN):
         )
         cost = first if t == 0 else Cost(2.0**t, 2.0, 1.0)
         records.append(RoundRecord(t, (), {}, {}, sent, accuracy, 0.0, 0.0, {}, cost, measured))
-    return records
+    return Run({"name": "a"}, 0, records)
 
 
 def test_three_in_a_row_begin_at_the_first_of_them():
@@ -74,8 +71,11 @@ def test_a_target_never_reached_has_no_numbers():
     assert numbers == (None,) * 7
     assert json.loads(json.dumps(no_nan(found.as_dict())))["text"] == ">2"
     assert target_row(found.as_dict()) == {
-        "rounds to 0.9": ">2", "MB to target": "-", "simulated s to target": "-", "Wh to target": "-",
-    }  # fmt: skip
+        "rounds to 0.9": ">2",
+        "MB to target": "-",
+        "simulated s to target": "-",
+        "Wh to target": "-",
+    }
 
 
 def test_rounds_without_an_evaluation_are_neither_in_a_row_nor_in_the_way():
@@ -88,7 +88,8 @@ def test_the_untrained_model_counts():
 
 
 def test_records_without_a_clock_have_rounds_but_no_time():
-    found = to_target(curve(0.9, 0.9, 0.9, 0.9, first=Cost()), 0.9)
+    records = [replace(r, cost=Cost()) for r in curve(0.9, 0.9, 0.9, 0.9).rounds]
+    found = to_target(Run({"name": "a"}, 0, records), 0.9)
     assert (found.rounds, found.seconds, found.joules, found.bytes) == (0, None, None, 7)
 
 
@@ -103,8 +104,8 @@ def test_a_target_that_is_no_accuracy_is_refused(target):
 
 
 def test_no_records_at_all():
-    assert to_target([], 0.5).text == ">0"
-    assert to_plateau([]).round is None
+    assert to_target(curve(), 0.5).text == ">0"
+    assert to_plateau(curve()).round is None
 
 
 def test_the_plateau_needs_its_whole_window():
@@ -118,48 +119,9 @@ def test_the_plateau_needs_its_whole_window():
     )
 
 
-# ---------------------------------------------------------------- seeds and baselines
-
-
-def seeds(*rounds, last=100):
-    results = []
-    for r in rounds:
-        accuracies = [0.0] * (last + 1)
-        if r is not None:
-            accuracies[r : r + 3] = [0.9, 0.92, 0.94]
-        results.append(to_target(curve(*accuracies, first=Cost(0.0, 0.0, 0.0)), 0.9))
-    return results
-
-
-def test_seeds_are_averaged_and_censored_ones_counted():
-    table = over_seeds(seeds(40, 50, 51, 40, 48))
-    assert (table.rounds, table.num_censored, table.text) == (45.8, 0, "45.8")
-    assert table.accuracy_std == pytest.approx(np.std([0.9, 0.92, 0.94]))
-    half = over_seeds(seeds(40, None))
-    assert (half.rounds, half.num_censored, half.text) == (70.0, 1, ">70.0 (1 of 2 censored)")
-    assert half.bytes == 7 + 40 * 150
-    none = over_seeds(seeds(None, None))
-    assert none.text == ">100.0 (2 of 2 censored)"
-    assert (none.bytes, none.seconds, none.accuracy_std) == (None, None, None)
-
-
-def test_reductions_and_their_bounds():
-    base, ours = over_seeds(seeds(80, 40)), over_seeds(seeds(30, 30))
-    assert reduction(ours, base).value == pytest.approx(0.5)
-    assert reduction(ours, base).bound == ""
-    censored = over_seeds(seeds(None, 20))
-    assert reduction(ours, censored) == type(reduction(ours, base))(pytest.approx(0.5), "at least")
-    assert reduction(censored, base).bound == "at most"
-    assert reduction(censored, censored).value is None
-    assert reduction(ours, over_seeds(seeds(0))).value is None, "nothing to save"
-    with pytest.raises(RunError, match="one target"):
-        reduction(ours, OverSeeds(0.5, 1, 0, 1.0, None, None, None, None))
-    with pytest.raises(RunError, match="no runs"):
-        over_seeds([])
-
-
 def test_nothing_here_is_a_nan_in_disguise():
-    for figures in (*seeds(40, None), *[to_target(curve(0.1, 0.2), 0.9)]):
+    reached, never = to_target(curve(0.1, 0.9, 0.92, 0.94), 0.9), to_target(curve(0.1, 0.2), 0.9)
+    for figures in (reached, never):
         assert not any(
             isinstance(v, float) and not math.isfinite(v) for v in figures.as_dict().values()
         )

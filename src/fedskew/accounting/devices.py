@@ -1,5 +1,4 @@
-"""What clients run on: pace, latency, bandwidth, signal-to-noise ratio and power, drawn once per
-client.
+"""What clients run on: pace, latency, bandwidth, SNR and power, drawn once per client.
 
 The classes are those of HACCS (METHODS 4.3): fast, medium, slow and very slow processors with
 probabilities .6, .2, .14, .06; each class has a range of compute delays (a multiplier times 10 s),
@@ -18,25 +17,19 @@ from typing import Literal
 
 import numpy as np
 
+from fedskew.accounting.device_classes import DEVICE_CLASSES
 from fedskew.accounting.links import SECONDS_PER_EXAMPLE, Tariff, shannon_bps
-from fedskew.errors import RecipeError
+from fedskew.errors import RecipeError, did_you_mean
 from fedskew.streams import stream
 from fedskew.types import Floats, Ints, Population
-
-CLASS_SHARES = (0.6, 0.2, 0.14, 0.06)  # fast, medium, slow, very slow
-DELAY_MULTIPLIERS = ((0.0, 0.5), (0.5, 1.0), (1.0, 1.5), (1.5, 2.0))
-DELAY_SECONDS = 10.0
-BANDWIDTH_BPS = ((75e6, 100e6), (50e6, 75e6), (25e6, 50e6), (1e6, 25e6))
-ROUND_TRIP_SECONDS = (0.02, 0.2)
 
 
 @dataclass(frozen=True)
 class Devices:
-    """``[devices]``: what the server knows of the clients' means, and how simulated time and
-    energy are charged.
-    """
+    """``[devices]``: what is known of the clients' means, and how time and energy are charged."""
 
-    classes: Literal["none", "haccs"] = "none"  # none = nothing is known of latency and bandwidth
+    # a clock model of device_classes/; none = nothing is known of latency and bandwidth
+    classes: str = "none"
     # (low, high): each client's SNR is uniform in between; empty = not known
     snr_db: tuple[float, ...] = ()
     # with snr_db: rates are Shannon's, B log2(1 + SNR), whatever the class says
@@ -61,6 +54,10 @@ class Devices:
     transmit_watts: float = 1.0  # while sending; 0 leaves the radio out
 
     def __post_init__(self) -> None:
+        if self.classes not in ("none", *DEVICE_CLASSES):
+            what = f"unknown clock model '{self.classes}'"
+            remedy = did_you_mean(self.classes, ["none", *DEVICE_CLASSES])
+            raise RecipeError("devices.classes", what, remedy)
         if len(self.snr_db) not in (0, 2) or (
             len(self.snr_db) == 2 and self.snr_db[0] > self.snr_db[1]
         ):
@@ -137,23 +134,6 @@ POSITIVE = {  # option -> an example of it
 }
 
 
-def simulated_seconds(population: Population, clients: Ints, passes: Ints) -> Floats:
-    """How long each client takes in simulated time: its latency, plus its pace times the examples
-    it passes over.
-
-    >>> simulated_seconds(Population(np.array([5, 6]), latency_seconds=np.array([1.0, 2.0])), np.array([1]), np.array([10]))
-    array([2.01])
-    """
-    pace = np.full(population.size, SECONDS_PER_EXAMPLE)
-    pace = pace if population.seconds_per_example is None else population.seconds_per_example
-    latency = (
-        np.zeros(population.size)
-        if population.latency_seconds is None
-        else population.latency_seconds
-    )
-    return np.asarray(latency[clients] + pace[clients] * passes, np.float64)
-
-
 def draw_population(
     num_examples: Ints,
     devices: Devices,
@@ -161,21 +141,21 @@ def draw_population(
     *,
     seconds_per_example: float = SECONDS_PER_EXAMPLE,
 ) -> Population:
-    """The clients' means, the same for every method under one seed; ``seconds_per_example`` where
-    devices do not say.
+    """The clients' means, the same for every method under one seed.
 
-    >>> means = draw_population(np.array([5, 6]), Devices(classes="haccs", snr_db=(0.0, 30.0)), seed=0)
+    ``seconds_per_example`` is the pace where devices do not say theirs.
+
+    >>> devices = Devices(classes="haccs", snr_db=(0.0, 30.0))
+    >>> means = draw_population(np.array([5, 6]), devices, seed=0)
     >>> bool((means.latency_seconds > 0).all()), bool((means.snr >= 1).all())
     (True, True)
     """
     size = len(num_examples)
     rng = stream(seed, "latency")
     delay = trip = uplink = snr = None
-    if devices.classes == "haccs":
-        kind = rng.choice(len(CLASS_SHARES), size, p=CLASS_SHARES)
-        delay = DELAY_SECONDS * rng.uniform(*np.asarray(DELAY_MULTIPLIERS)[kind].T)
-        trip = rng.uniform(*ROUND_TRIP_SECONDS, size) / 2
-        uplink = rng.uniform(*np.asarray(BANDWIDTH_BPS)[kind].T)
+    if devices.classes != "none":
+        drawn = DEVICE_CLASSES[devices.classes](rng, size)
+        delay, trip, uplink = drawn.delay_seconds, drawn.trip_seconds, drawn.uplink_bps
     if devices.snr_db:
         low, high = devices.snr_db
         snr = 10 ** (stream(seed, "snr").uniform(low, high, size) / 10)

@@ -79,9 +79,7 @@ class WallMeter:
 
 
 class RaplMeter:
-    """The energy counters of the processor packages, of everything that runs on them (Linux
-    powercap).
-    """
+    """The energy counters of the processor packages (Linux powercap): of all that runs on them."""
 
     name = "RAPL"
 
@@ -99,9 +97,7 @@ class RaplMeter:
         self._before = [_microjoules(counter) for counter in self._counters]
 
     def stop(self, watts: float) -> float:
-        """Joules of all packages since then; a counter that began again at zero in between is
-        made good.
-        """
+        """Joules of all packages since then; a counter that restarted from zero is made good."""
         after = [_microjoules(counter) for counter in self._counters]
         spent = [
             a - b if a >= b else a - b + full
@@ -146,9 +142,7 @@ class CodeCarbonMeter:
 
 
 def meter_for(energy: str, *, folder: Path = RAPL) -> Meter | None:
-    """The best meter for ``run.energy``: none if it is modelled, the processor's own if it can
-    be read.
-    """
+    """The best meter for ``run.energy``: none if modelled, the processor's if it can be read."""
     if energy == "modelled":
         return None
     if energy == "codecarbon":

@@ -45,7 +45,8 @@ def fairness(accuracy: ArrayLike, test_examples: ArrayLike) -> Fairness:
     >>> found.weighted, found.ad, found.sdad, found.worst10, found.jain, found.excluded
     (0.875, 0.25, 0.25, 0.5, 0.9, 1)
     """
-    values, sizes = np.asarray(accuracy, np.float64), np.asarray(test_examples, np.int64)
+    values = np.asarray(accuracy, np.float64)
+    sizes = np.asarray(test_examples, np.int64)
     if values.ndim != 1 or values.shape != sizes.shape:
         raise RunError(
             "fairness",
@@ -76,14 +77,18 @@ def weighted_mean(values: ArrayLike, examples: ArrayLike) -> float:
     >>> weighted_mean([1.0, 0.5, float("nan")], [30, 10, 0])
     0.875
     """
-    given, sizes = np.asarray(values, np.float64), np.asarray(examples, np.float64)
-    known = ~np.isnan(given) & (sizes > 0)
-    return float(sizes[known] @ given[known] / sizes[known].sum()) if known.any() else float("nan")
+    numbers = np.asarray(values, np.float64)
+    sizes = np.asarray(examples, np.float64)
+    known = ~np.isnan(numbers) & (sizes > 0)
+    if not known.any():
+        return float("nan")
+    return float(sizes[known] @ numbers[known] / sizes[known].sum())
 
 
 def ecdf(accuracy: ArrayLike) -> tuple[Floats, Floats]:
-    """Where the empirical distribution steps up, and to what: F(a) = share of clients with accuracy
-    <= a, right-continuous.
+    """Where the empirical distribution steps up, and to what.
+
+    F(a) = share of clients with accuracy <= a, right-continuous.
 
     >>> ecdf([0.5, 1.0, 0.5, float("nan")])
     (array([0.5, 1. ]), array([0.66666667, 1.        ]))

@@ -25,9 +25,7 @@ FORWARD_SHARE = 1 / 3  # of a sample pass: what looking without learning costs (
 
 @dataclass(frozen=True)
 class Tariff:
-    """How time is charged, beyond what is known of each client; None leaves it to the
-    population.
-    """
+    """How time is charged where the population does not say; None leaves it to the population."""
 
     compute_seconds: float | None = None  # T_c: one ordinary turn of any client
     model_seconds: float | None = None  # T_m: one model to or from the server
@@ -48,9 +46,7 @@ class Links:
     def down(
         self, clients: Iterable[int], size: float, *, holders: Collection[int] = ()
     ) -> dict[int, float]:
-        """Seconds until each client has ``size`` bytes from the server; none for those who hold
-        them already.
-        """
+        """Seconds until each client has ``size`` bytes from the server; 0 for the holders."""
         return {c: 0.0 if c in holders else self._trip(c) + self.sending(c, size) for c in clients}
 
     def up(self, clients: Iterable[int], size: float) -> dict[int, float]:
@@ -90,8 +86,7 @@ def compute_seconds(
     *,
     trains: bool = True,
 ) -> dict[int, float]:
-    """T_c of each client for these sample passes; ``ordinary`` is what a turn of training usually
-    passes over.
+    """T_c of each client for these sample passes; ``ordinary`` is what a training turn passes over.
 
     >>> two = Population(np.array([10, 20]))
     >>> compute_seconds(two, Tariff(), {0: 50.0, 1: 100.0}, {0: 50.0, 1: 100.0})
@@ -113,8 +108,7 @@ def compute_seconds(
 
 
 def shannon_bps(bandwidth_hz: float, snr: ArrayLike) -> Floats:
-    """The rate a channel of this width can carry at each linear signal-to-noise ratio: B log2(1 +
-    SNR).
+    """The rate a channel of this width carries at each linear SNR: B log2(1 + SNR).
 
     >>> shannon_bps(1e6, [1.0, 1023.0]).tolist()
     [1000000.0, 10000000.0]
@@ -132,13 +126,12 @@ def shannon_bps(bandwidth_hz: float, snr: ArrayLike) -> Floats:
 
 
 def check_means(population: Population) -> Population:
-    """The population, if times, rates and powers are what they can be; a figure that is not known
-    may be nan.
+    """The population, if its times, rates and powers are possible; an unknown figure may be nan.
 
-    >>> check_means(Population(np.array([5]), uplink_bps=np.array([-1.0])))
+    >>> check_means(Population(np.array([5]), uplink_bps=np.array([-1.0])))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    fedskew.errors.RunError: population.uplink_bps: -1 at client 0 is not positive. Correct what is known of the clients.
+    fedskew.errors.RunError: population.uplink_bps: -1 at client 0 is not positive. Correct ...
     """
     for field in fields(population):
         values = getattr(population, field.name)

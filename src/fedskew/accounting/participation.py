@@ -47,7 +47,8 @@ def participation(
     >>> figures.rounds_since.tolist(), figures.mean_by_snr_tercile
     ([0, 4, 1, 0], (1.0, 2.0, 4.0))
     """
-    times, last = np.asarray(times_selected, np.int64), np.asarray(last_selected, np.int64)
+    times = np.asarray(times_selected, np.int64)
+    last = np.asarray(last_selected, np.int64)
     if times.ndim != 1 or times.shape != last.shape or not len(times):
         raise RunError(
             "participation",
@@ -82,15 +83,17 @@ def gini(times: Ints) -> float:
     >>> gini(np.array([3, 3, 3])), gini(np.array([0, 0, 0, 8]))
     (0.0, 0.75)
     """
-    ordered, size = np.sort(times.astype(np.float64)), len(times)
+    ordered = np.sort(times.astype(np.float64))
+    size = len(times)
     total = float(ordered.sum())
     ranks = 2 * np.arange(1, size + 1) - size - 1
     return float(ranks @ ordered / (size * total)) if total else float("nan")
 
 
 def tercile_means(times: Ints, snr: ArrayLike) -> tuple[float, float, float]:
-    """Mean counts of the third of clients with the worst, the middling and the best channels; nan
-    where a third is empty.
+    """Mean counts of the thirds of clients with the worst, middling and best channels.
+
+    A third without clients is nan.
 
     Equal SNRs are ranked by id; when K is not a multiple of 3 the worse thirds are the larger ones.
     """

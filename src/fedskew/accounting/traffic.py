@@ -7,11 +7,12 @@ client at once; the two are never mixed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Literal
 
-from fedskew.types import Chain, Plan, Transfer
+from fedskew.accounting.journey import Journey, journeys
+from fedskew.types import Plan, Transfer
 
 ORDER_BYTES = 8  # one client's place in a device-to-device chain: id and next hop
 COUNT_BYTES = 4  # one class count, uint32
@@ -25,104 +26,55 @@ def model_transfers(
     *,
     failed: Collection[int] = (),
     holders: Collection[int] = (),
+    extra_models: int = 0,
 ) -> tuple[Transfer, ...]:
-    """The models of a plan. ``silent`` clients never answered, ``failed`` ones not usably (silent
-    ones need not be repeated); ``holders`` hold the slots' models already: no second send.
+    """The models of a plan, and the ``extra_models`` vectors of a model's size that go with each of
+    them, both ways (to ``holders``, who need no model, alone).
 
     >>> from fedskew.types import Chain
     >>> plan = Plan((Chain(0, (1,)), Chain(0, (2,))))
     >>> [(t.direction, t.bytes, t.multicast) for t in model_transfers(plan, {2}, 100)]
     [('down', 200, 100), ('up', 100, 100)]
     """
-    lost = {*silent, *failed}
-    walks = [
-        _walk(chain, lost, give_up=plan.broken == "drop") for chain in plan.chains if chain.clients
-    ]
-    # one transmission begins all chains on a slot
-    shared = {walk.slot for walk in walks if walk.asked[0] not in holders}
-    begun = sum(walk.asked[0] not in holders for walk in walks)
-    # nobody before them had answered
-    again = sum(client not in holders for walk in walks for client in walk.fresh[1:])
-    if plan.relay == "d2d":
-        return _device_to_device(
-            plan, walks, silent, lost, model_bytes, (begun + again, len(shared) + again)
-        )
-    # each sent to one client, never to all
-    relayed = sum(len(walk.asked) - len(walk.fresh) for walk in walks)
-    answered = sum(client not in silent for walk in walks for client in walk.asked)
-    down = Transfer(
-        "down",
-        "model",
-        (begun + again + relayed) * model_bytes,
-        (len(shared) + again + relayed) * model_bytes,
-    )
-    # not the slot's own model but that many shared ones: one send of each reaches everybody
-    if plan.models_down != 1:
-        size = plan.models_down * model_bytes
-        down = Transfer("down", "model", begun * size, size if begun else 0)
-    up = answered * plan.models_up * model_bytes
-    return _nonzero([down, Transfer("up", "model", up, up)])
+    played = journeys(plan, silent, failed, holders)
+    sends = [send for journey in played for send in journey.sends]
+    models = {
+        "down": _down(plan, played, model_bytes, with_held=False),
+        "d2d": _plain("d2d", sum(send.way == "d2d" for send in sends) * model_bytes),
+        "up": _plain("up", sum(s.way == "up" for s in sends) * plan.models_up * model_bytes),
+    }
+    order = len(plan.clients) * ORDER_BYTES if plan.relay == "d2d" else 0
+    told = Transfer("down", "order", order, order)
+    extra = [
+        replace(sent, kind="control", bytes=extra_models * sent.bytes,
+                multicast=extra_models * sent.multicast)
+        for sent in (_down(plan, played, model_bytes, with_held=True), models["d2d"], models["up"])
+    ]  # fmt: skip
+    return _nonzero([models["down"], told, models["d2d"], models["up"], *extra])
 
 
-@dataclass(frozen=True)
-class _Walk:
-    """How far a chain came."""
-
-    slot: int
-    asked: tuple[int, ...]
-    # those of them that began with the slot's own model, as nobody before them had answered usably
-    fresh: tuple[int, ...]
-    ended: bool  # there is an end to send to the server
+def _plain(way: Literal["up", "d2d"], size: int) -> Transfer:
+    """Sent by each for itself."""
+    return Transfer(way, "model", size, size)
 
 
-def _walk(chain: Chain, lost: Collection[int], *, give_up: bool) -> _Walk:
-    """Follow a chain. Where it gives up, nobody behind the first client that fails is asked."""
-    bad = next(
-        (place for place, client in enumerate(chain.clients) if client in lost), len(chain.clients)
-    )
-    asked = chain.clients[: bad + 1] if give_up else chain.clients
-    good = next((place for place, client in enumerate(asked) if client not in lost), len(asked) - 1)
-    broke = give_up and bad < len(chain.clients)
-    return _Walk(
-        chain.slot,
-        asked,
-        asked[: good + 1],
-        not broke and any(client not in lost for client in asked),
-    )
-
-
-def _device_to_device(
-    plan: Plan,
-    walks: list[_Walk],
-    silent: Collection[int],
-    lost: Collection[int],
-    model_bytes: int,
-    down: tuple[int, int],
-) -> tuple[Transfer, ...]:
-    """The server begins a chain, devices hand the model on, the last one that has a usable model
-    sends it in.
-
-    A device that answers nothing hands nothing on: the last one with a usable model sends it once
-    more, past it; if there is none yet, the server does. What an unusable model cost to send, on to
-    the next or in to the server, is charged too.
+def _down(plan: Plan, played: Sequence[Journey], model_bytes: int, *, with_held: bool) -> Transfer:
+    """What the server sends. One transmission begins all chains on a slot; what it sends in the
+    middle of a chain goes to one client, never to all.
     """
-    last = {chain.clients[-1] for chain in plan.chains if chain.clients}
-    useless = [
-        client for walk in walks for client in walk.asked if client in lost and client not in silent
+    sends = [
+        (journey.slot, place, visit.arrival)
+        for journey in played
+        for place, visit in enumerate(journey.visits)
+        if visit.arrival.way == "down" and (with_held or not visit.arrival.held)
     ]
-    hops = sum(len(walk.asked) - len(walk.fresh) for walk in walks) + sum(
-        client not in last for client in useless
-    )
-    ends = sum(walk.ended for walk in walks) + sum(client in last for client in useless)
-    order = len(plan.clients) * ORDER_BYTES
-    return _nonzero(
-        [
-            Transfer("down", "model", down[0] * model_bytes, down[1] * model_bytes),
-            Transfer("down", "order", order, order),
-            Transfer("d2d", "model", hops * model_bytes, hops * model_bytes),
-            Transfer("up", "model", ends * model_bytes, ends * model_bytes),
-        ]
-    )
+    if plan.models_down != 1:  # that many shared models: one send of each reaches everybody
+        begun = sum(place == 0 for _, place, _ in sends)
+        size = plan.models_down * model_bytes
+        return Transfer("down", "model", begun * size, size if begun else 0)
+    shared = {slot for slot, place, _ in sends if place == 0}
+    alone = sum(place > 0 for _, place, _ in sends)
+    return Transfer("down", "model", len(sends) * model_bytes, (len(shared) + alone) * model_bytes)
 
 
 def histogram_transfers(num_clients: int, num_classes: int) -> tuple[Transfer, ...]:
@@ -134,8 +86,9 @@ def histogram_transfers(num_clients: int, num_classes: int) -> tuple[Transfer, .
 def probe_transfers(
     asked: int, uploads: int, model_bytes: int, *, upload_bytes: int = 0
 ) -> tuple[Transfer, ...]:
-    """Models that go out for a probe or a throw-away round; back comes a model, or a gradient of
-    ``upload_bytes``.
+    """Models that go out for a probe or a throw-away round.
+
+    Back comes a model, or a gradient of ``upload_bytes``.
     """
     down = Transfer("down", "probe", asked * model_bytes, model_bytes if asked else 0)
     up = uploads * (upload_bytes or model_bytes)
@@ -150,8 +103,7 @@ def loss_transfers(asked: int, model_bytes: int, slots: int = 1) -> tuple[Transf
 
 
 def slot_transfers(asked: int, slots: int, model_bytes: int) -> tuple[Transfer, ...]:
-    """The models of several slots go out to be compared; one number per slot comes back from each
-    client.
+    """The models of several slots go out to be compared; each client answers a number per slot.
 
     >>> [(t.direction, t.kind, t.bytes, t.multicast) for t in slot_transfers(3, 2, 100)]
     [('down', 'model', 600, 200), ('up', 'loss', 24, 24)]
@@ -164,8 +116,9 @@ def slot_transfers(asked: int, slots: int, model_bytes: int) -> tuple[Transfer, 
 
 
 def report_transfers(kinds: Iterable[str], clients: int) -> tuple[Transfer, ...]:
-    """One number of each kind from each client, sent along with its model. SNRs and steps are
-    control information.
+    """One number of each kind from each client, sent along with its model.
+
+    SNRs and steps are control information.
     """
     size = clients * LOSS_BYTES
     names: dict[str, Literal["loss", "latency", "control"]] = {"loss": "loss", "latency": "latency"}

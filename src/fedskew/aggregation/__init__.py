@@ -1,25 +1,25 @@
-"""How the models that come back become the next one: ``aggregate(model, ends, *, options) ->
-model``.
+"""How the models that come back become the next one.
+
+A plain function ``aggregate(model, ends, *, options) -> model``, or a frozen dataclass that derives
+from :class:`fedskew.types.AggregationRule`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from fedskew.aggregation.adaptive import adaptive
-from fedskew.aggregation.dyn import dyn
+from fedskew.aggregation.adaptive import AdaptiveServer
+from fedskew.aggregation.dyn import FedDyn
 from fedskew.aggregation.mean import mean
-from fedskew.aggregation.momentum import momentum
-from fedskew.aggregation.nova import fednova
-from fedskew.aggregation.scaffold import scaffold
-from fedskew.types import Stateful
+from fedskew.aggregation.momentum import ServerMomentum
+from fedskew.aggregation.nova import FedNova
+from fedskew.aggregation.scaffold import Scaffold
 
-AGGREGATIONS: dict[str, Callable[..., Any] | Stateful] = {
+AGGREGATIONS: dict[str, Any] = {
     "mean": mean,
-    "momentum": momentum,
-    "adaptive": adaptive,
-    "nova": fednova,
-    "dyn": dyn,
-    "scaffold": scaffold,
+    "momentum": ServerMomentum,
+    "adaptive": AdaptiveServer,
+    "nova": FedNova,
+    "dyn": FedDyn,
+    "scaffold": Scaffold,
 }

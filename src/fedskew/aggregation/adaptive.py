@@ -1,5 +1,4 @@
-"""The server treats the mean update as a gradient and takes an adaptive step: FedAdagrad, FedAdam,
-FedYogi.
+"""The server takes adaptive steps along the mean update: FedAdagrad, FedAdam, FedYogi.
 
 Reddi et al.: "Adaptive Federated Optimization", ICLR 2021, Algorithm 2. D = mean update; m <- beta1
 m + (1 - beta1) D; V by the rule; W <- W + server_lr m / (sqrt(V) + tau). Adagrad: V + D^2 with
@@ -13,50 +12,56 @@ taken). tests/parity/test_server_optimisers.py has both, number for number.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from fedskew.aggregation.mean import mean
-from fedskew.types import Ends, Memory, Params, Stateful
+from fedskew.types import AggregationRule, Ends, Floats, Memory, Params
 
 
-def step(
-    memory: Memory,
-    model: Params,
-    ends: Ends,
-    *,
-    rule: Literal["adagrad", "adam", "yogi"] = "adam",
-    server_lr: float = 0.01,
-    tau: float = 0.001,
-    beta1: float = 0.9,
-    beta2: float = 0.99,
-    v0: Literal["tau2", "zero"] = "tau2",
-    bias_correction: bool = False,
-    weights: Literal["examples", "uniform"] = "examples",
-) -> tuple[Params, Memory]:
-    """One adaptive server step on trained weights; buffers and counters are averaged. Adagrad
-    ignores the betas.
+@dataclass(frozen=True)
+class AdaptiveServer(AggregationRule):
+    """One adaptive server step on trained weights; buffers and counters are averaged.
+
+    Adagrad ignores the betas.
     """
-    moved, n = mean(model, ends, weights=weights), ends.layout.num_weights
-    update = (moved[:n] - model[:n]).astype(np.float64)
-    first = memory.get("first", np.zeros(n))
-    second = memory.get("second", np.full(n, tau**2 if v0 == "tau2" else 0.0))
-    taken = int(memory.get("taken", 0)) + 1
-    square = np.square(update)
-    if rule == "adagrad":
-        first, second = update, second + square
-    else:
-        first = beta1 * first + (1 - beta1) * update
-        grown = beta2 * second + (1 - beta2) * square
-        second = (
-            grown if rule == "adam" else second - (1 - beta2) * square * np.sign(second - square)
-        )
-    ahead, spread = first, second
-    if bias_correction and rule != "adagrad":
-        ahead, spread = first / (1 - beta1**taken), second / (1 - beta2**taken)
-    moved[:n] = model[:n] + (server_lr * ahead / (np.sqrt(spread) + tau)).astype(np.float32)
-    return moved, {"first": first, "second": second, "taken": taken}
 
+    rule: Literal["adagrad", "adam", "yogi"] = "adam"
+    server_lr: float = 0.01
+    tau: float = 0.001
+    beta1: float = 0.9
+    beta2: float = 0.99
+    v0: Literal["tau2", "zero"] = "tau2"
+    bias_correction: bool = False
+    weights: Literal["examples", "uniform"] = "examples"
 
-adaptive = Stateful(step)
+    def merge(self, memory: Memory, model: Params, ends: Ends) -> tuple[Params, Memory]:
+        """Moments of the mean update, then a step along the first, scaled by the second."""
+        n = ends.layout.num_weights
+        moved = mean(model, ends, weights=self.weights)
+        update = (moved[:n] - model[:n]).astype(np.float64)
+        start = self.tau**2 if self.v0 == "tau2" else 0.0
+        first = memory.get("first", np.zeros(n))
+        second = memory.get("second", np.full(n, start))
+        taken = int(memory.get("taken", 0)) + 1
+        first, second = self._moments(first, second, update)
+        step = self._step(first, second, taken)
+        moved[:n] = model[:n] + step.astype(np.float32)
+        return moved, {"first": first, "second": second, "taken": taken}
+
+    def _moments(self, first: Floats, second: Floats, update: Floats) -> tuple[Floats, Floats]:
+        square = np.square(update)
+        if self.rule == "adagrad":
+            return update, second + square
+        first = self.beta1 * first + (1 - self.beta1) * update
+        if self.rule == "adam":
+            return first, self.beta2 * second + (1 - self.beta2) * square
+        return first, second - (1 - self.beta2) * square * np.sign(second - square)
+
+    def _step(self, first: Floats, second: Floats, taken: int) -> Floats:
+        if self.bias_correction and self.rule != "adagrad":
+            first = first / (1 - self.beta1**taken)
+            second = second / (1 - self.beta2**taken)
+        return np.asarray(self.server_lr * first / (np.sqrt(second) + self.tau), np.float64)

@@ -12,58 +12,54 @@ clients on a fleet: it does not travel.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedskew.aggregation.mean import average, normalised
 from fedskew.errors import RecipeError
-from fedskew.types import Ends, LocalJob, Memory, Params, Stateful
+from fedskew.types import AggregationRule, Ends, LocalJob, Memory, Params
 
 
-def step(
-    memory: Memory, model: Params, ends: Ends, *, alpha: float = 0.01, clip_norm: float = 10.0
-) -> tuple[Params, Memory]:
+@dataclass(frozen=True)
+class FedDyn(AggregationRule):
     """Mean model shifted by the server's share of all drifts."""
-    n = ends.layout.num_weights
-    moved = average(ends, normalised(ends, "uniform"))
-    own = dict(memory.get("own", {}))
-    shared = memory.get("shared", np.zeros(n, np.float32)).copy()
-    for client, row in zip(ends.clients, ends.params, strict=True):
-        drift = row[:n] - model[:n]
-        drift *= np.float32(alpha)
-        own[str(client)] = own.get(str(client), np.float32(0.0)) - drift
-        drift /= np.float32(ends.num_clients)
-        shared -= drift
-    moved[:n] -= shared / np.float32(alpha)
-    return moved, {"own": own, "shared": shared}
 
+    alpha: float = 0.01
+    clip_norm: float = 10.0
 
-def corrections(
-    memory: Memory,
-    clients: Sequence[int],
-    num_weights: int,
-    *,
-    alpha: float = 0.01,
-    clip_norm: float = 10.0,
-) -> Params:
-    """-h_i, the gradient of the linear term."""
-    own, pull = memory.get("own", {}), np.zeros((len(clients), num_weights), np.float32)
-    for row, client in zip(pull, clients, strict=True):
-        if str(client) in own:
-            np.negative(own[str(client)], out=row)
-    return pull
+    corrects = True
 
+    def merge(self, memory: Memory, model: Params, ends: Ends) -> tuple[Params, Memory]:
+        """The uniform mean minus h / alpha; h and every h_i move with the drifts."""
+        n = ends.layout.num_weights
+        moved = average(ends, normalised(ends, "uniform"))
+        clients = dict(memory.get("own", {}))
+        shared = memory.get("shared", np.zeros(n, np.float32)).copy()
+        for client, row in zip(ends.clients, ends.params, strict=True):
+            drift = row[:n] - model[:n]
+            drift *= np.float32(self.alpha)
+            clients[str(client)] = clients.get(str(client), np.float32(0.0)) - drift
+            drift /= np.float32(ends.num_clients)
+            shared -= drift
+        moved[:n] -= shared / np.float32(self.alpha)
+        return moved, {"own": clients, "shared": shared}
 
-def with_penalty(job: LocalJob, *, alpha: float = 0.01, clip_norm: float = 10.0) -> LocalJob:
-    """The job with FedDyn's quadratic term and clipping."""
-    if alpha <= 0:
-        raise RecipeError("aggregation.alpha", f"{alpha} is not positive", "Example: alpha = 0.01")
-    if job.prox_mu:
-        raise RecipeError(
-            "local.prox_mu", "FedDyn brings its own quadratic term", "Set local.prox_mu = 0"
-        )
-    return replace(job, prox_mu=alpha, clip_norm=clip_norm)
+    def corrections(self, memory: Memory, clients: Sequence[int], num_weights: int) -> Params:
+        """-h_i, the gradient of the linear term."""
+        kept = memory.get("own", {})
+        pull = np.zeros((len(clients), num_weights), np.float32)
+        for row, client in zip(pull, clients, strict=True):
+            if str(client) in kept:
+                np.negative(kept[str(client)], out=row)
+        return pull
 
-
-dyn = Stateful(step, corrections=corrections, job=with_penalty)
+    def job(self, job: LocalJob) -> LocalJob:
+        """The job with FedDyn's quadratic term and clipping."""
+        if self.alpha <= 0:
+            what = f"{self.alpha} is not positive"
+            raise RecipeError("aggregation.alpha", what, "Example: alpha = 0.01")
+        if job.prox_mu:
+            what = "FedDyn brings its own quadratic term"
+            raise RecipeError("local.prox_mu", what, "Set local.prox_mu = 0")
+        return replace(job, prox_mu=self.alpha, clip_norm=self.clip_norm)

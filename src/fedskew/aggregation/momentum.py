@@ -7,27 +7,28 @@ pseudo-gradient; W <- W - server_lr v. Paper 004: beta = 0.7.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from fedskew.aggregation.mean import mean
-from fedskew.types import Ends, Memory, Params, Stateful
+from fedskew.types import AggregationRule, Ends, Memory, Params
 
 
-def step(
-    memory: Memory,
-    model: Params,
-    ends: Ends,
-    *,
-    beta: float = 0.7,
-    server_lr: float = 1.0,
-    weights: Literal["examples", "uniform"] = "examples",
-) -> tuple[Params, Memory]:
+@dataclass(frozen=True)
+class ServerMomentum(AggregationRule):
     """Server momentum on trained weights; buffers and counters are averaged as in FedAvg."""
-    moved, n = mean(model, ends, weights=weights), ends.layout.num_weights
-    gradient = model[:n] - moved[:n]
-    velocity = beta * memory["velocity"] + gradient if "velocity" in memory else gradient
-    moved[:n] = model[:n] - server_lr * velocity
-    return moved, {"velocity": velocity}
 
+    beta: float = 0.7
+    server_lr: float = 1.0
+    weights: Literal["examples", "uniform"] = "examples"
 
-momentum = Stateful(step)
+    def merge(self, memory: Memory, model: Params, ends: Ends) -> tuple[Params, Memory]:
+        """One step against the velocity."""
+        n = ends.layout.num_weights
+        moved = mean(model, ends, weights=self.weights)
+        gradient = model[:n] - moved[:n]
+        velocity = gradient
+        if "velocity" in memory:
+            velocity = self.beta * memory["velocity"] + gradient
+        moved[:n] = model[:n] - self.server_lr * velocity
+        return moved, {"velocity": velocity}

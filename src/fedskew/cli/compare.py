@@ -1,12 +1,9 @@
-"""``fedskew compare | report | export``: several methods on one federation, and what a person
-looks at afterwards.
-"""
+"""``fedskew compare | report | export``: several methods on one federation, and what to look at."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,8 +27,10 @@ from fedskew.compare.contenders import (
     training_note,
 )
 from fedskew.errors import RecipeError, RunError, did_you_mean
-from fedskew.experiment.history import RESOURCES, Resource, read_history
-from fedskew.records import COMPUTED, RESULT, RUN, VERSION, no_nan, read_references
+from fedskew.experiment.figures import RESOURCES, Resource
+from fedskew.experiment.run import Run
+from fedskew.experiment.run_folders import RUNS, run_folder
+from fedskew.records import COMPUTED, RESULT, RUN, no_nan, read_references
 
 out_console = Console()
 err_console = Console(stderr=True)
@@ -40,7 +39,8 @@ ReferencesFlag = Annotated[
     bool | None,
     typer.Option(
         "--references/--no-references",
-        help="Also show local_only, majority_class, fine_tuned and centralised; by default if a method is personalised.",
+        help="Also show local_only, majority_class, fine_tuned and centralised; "
+        "by default if a method is personalised.",
         show_default=False,
     ),
 ]
@@ -71,7 +71,7 @@ def compare(
     target: Annotated[
         float | None, typer.Option(help="Accuracy to reach, for example 0.9.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where cells are kept and looked for.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Where cells are kept and looked for.")] = RUNS,
     report: Annotated[Path | None, typer.Option(help="Also write a report: one HTML file.")] = None,
     workers: Annotated[int, typer.Option(min=0, help="Runs at a time; 0 = one per core.")] = 0,
     live: Annotated[
@@ -97,7 +97,11 @@ def compare(
     named, tuned = len(contenders), None
     if want_references(contenders, references):
         contenders, tuned = add_references(contenders)
-    cells = [(one, seed, cell(out, one, seed)) for one in contenders for seed in numbers]
+    cells = [
+        (one, seed, run_folder(out, one.recipe, seed, of_version=True))
+        for one in contenders
+        for seed in numbers
+    ]
     err_console.print(
         Text(f"all methods on one federation: {shared_text(contenders[0].recipe)}"), soft_wrap=True
     )
@@ -117,7 +121,7 @@ def compare(
     labels = {one.fingerprint: one.label for one in contenders}
     with watching([folder for *_, folder in cells], live, labels, resource, target, references):
         run_missing(cells, workers, quiet, tuned, contenders[named:])
-    played = [read_history(folder) for *_, folder in cells if (folder / RUN).is_file()]
+    played = [Run.read(folder) for *_, folder in cells if (folder / RUN).is_file()]
     comparison = Comparison.of(played, labels, references=references)
     show(comparison, resource, target, as_json)
     if report is not None:
@@ -154,16 +158,8 @@ def watching(
         yield
 
 
-def cell(out: Path, contender: Contender, seed: int) -> Path:
-    """The folder of one cell: the same for the same resolved recipe, seed and version."""
-    name = re.sub(r"[^A-Za-z0-9_.-]", "_", contender.recipe["name"]).strip(".")
-    return out / f"{name}-{contender.fingerprint[:8]}-{VERSION}" / f"seed-{seed}"
-
-
 def want_references(contenders: Sequence[Contender], asked: bool | None) -> bool:
-    """Whether reference rows are to be made: if somebody asks, or by itself where a method is
-    personalised.
-    """
+    """Whether reference rows are to be made: if asked for, or where a method is personalised."""
     tested = contenders[0].recipe["data"]["client_test"] != "none"
     if asked and not tested:
         raise RecipeError(
@@ -245,9 +241,7 @@ def _report_failures(
 
 
 def _cost(contender: Contender) -> float:
-    """Expected work of a run up to a factor: the longest go first, so that no core idles at the
-    end.
-    """
+    """Expected work of a run up to a factor: the longest go first, so no core idles at the end."""
     local, run = contender.recipe["local"], contender.recipe["run"]
     steps = float(local["epochs"]) / min(float(local["batch"]), 256.0)
     return steps * float(run["rounds"]) * float(run["clients_per_round"])
@@ -274,7 +268,7 @@ def show(comparison: Comparison, budget: Resource, target: float | None, as_json
             "target": target,
             "notes": list(table.notes),
         }
-        runs = [str(history.folder) for _, history in comparison.histories]
+        runs = [str(run.folder) for _, run in comparison.runs]
         scores = {
             key: [r for r in table.as_rows() if r["reference"] == (key == "references")]
             for key in ("scores", "references")
@@ -345,8 +339,9 @@ def report(
     ] = None,
     references: ReferencesFlag = None,
 ) -> None:
-    """Write one HTML file that shows runs of one federation: curves, who was chosen, plans,
-    clients, bytes, failures.
+    """Write one HTML file that shows runs of one federation.
+
+    Curves, who was chosen, plans, clients, bytes, failures.
     """
     resource = _resource(budget)
     _check_target(target)
@@ -424,9 +419,8 @@ def export(
     if tensorboard is not None:
         from fedskew.report.exports import to_tensorboard
 
-        _say(
-            f"{to_tensorboard(comparison, tensorboard)} runs written; look: tensorboard --logdir {tensorboard}"
-        )
+        num_written = to_tensorboard(comparison, tensorboard)
+        _say(f"{num_written} runs written; look: tensorboard --logdir {tensorboard}")
 
 
 def _say(text: str) -> None:

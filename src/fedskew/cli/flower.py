@@ -101,9 +101,8 @@ def up(
         )
     fleet = local_fleet.up(home, nodes, tls=tls, host=host, port=port, simulation=simulation)
     kind = "virtual nodes" if simulation else "SuperNodes"
-    _print(
-        f"SuperLink at {fleet.address} ({'TLS' if tls else 'no TLS, this machine only'}), {nodes} {kind}"
-    )
+    security = "TLS" if tls else "no TLS, this machine only"
+    _print(f"SuperLink at {fleet.address} ({security}), {nodes} {kind}")
 
 
 @app.command()
@@ -216,18 +215,21 @@ def _report(folder: Path, run: Mapping[str, Any], *, simulated: bool) -> None:
         _print(f"records are on the SuperLink's machine in {folder}")
         return
     result = read_json(folder / RESULT)
-    accuracy = (
-        "not tested"
-        if result["final_accuracy"] is None
-        else f"final accuracy {result['final_accuracy']:.4f}"
-    )
-    _print(f"{accuracy}, {result['rounds']} rounds, records in {folder}")
+    _print(f"{_accuracy_text(result)}, {result['rounds']} rounds, records in {folder}")
     if str(read_json(folder / FLEET)["runs"][-1]["flower_run"]) != str(run["run-id"]):
         _print("all rounds were there already: nothing was left to do")
     elif simulated:
         _print("Flower counts no bytes in a simulation")
     else:
         out_console.print(traffic_table(compare(folder, [run])))
+
+
+def _accuracy_text(result: Mapping[str, Any]) -> str:
+    """How good the models are: the one global model, or else the clients' own."""
+    if result["final_accuracy"] is not None:
+        return f"final accuracy {result['final_accuracy']:.4f}"
+    at_clients = (result["client_accuracy"] or {}).get("weighted")
+    return "not tested" if at_clients is None else f"accuracy at clients {at_clients:.4f}"
 
 
 def traffic_table(found: Mapping[str, Direction]) -> Table:
@@ -263,9 +265,8 @@ def status(
         return
     _print(f"SuperLink at {fleet.address}, {'TLS' if fleet.tls else 'no TLS'}")
     for name, facts in processes.items():
-        _print(
-            f"  {name:10} {'running' if facts['alive'] else 'STOPPED'}  process {facts['pid']}  {facts['log']}"
-        )
+        state = "running" if facts["alive"] else "STOPPED"
+        _print(f"  {name:10} {state}  process {facts['pid']}  {facts['log']}")
     for found in runs:
         down, up = (found["network-traffic"][f"{way}bound-bytes"] for way in ("out", "in"))
         _print(f"  run {found['run-id']} {found['status']}: {down:,} bytes down, {up:,} up")
@@ -278,9 +279,8 @@ def admit(
 ) -> None:
     """Make and register a key for a SuperNode on another machine."""
     key, command = local_fleet.admit(home, name)
-    _print(
-        f"copy {key} and {key.parent / 'ca.crt'} to that machine, number its client, and start there:"
-    )
+    authority = key.parent / "ca.crt"
+    _print(f"copy {key} and {authority} to that machine, number its client, and start there:")
     _print(shlex.join(command))
 
 

@@ -1,5 +1,5 @@
 """The command line: ``fedskew run | list | data | measure | privacy | compare | report | export
-| flower``.
+| reproduce | flower``.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from fedskew import recipe as recipes
 from fedskew.cli import compare as cli_compare
 from fedskew.cli import flower as cli_flower
 from fedskew.cli import measure as cli_measure
+from fedskew.cli import reproduce as cli_reproduce
 from fedskew.cli.progress import RunProgress, summary_table
 from fedskew.errors import FedskewError, RecipeError, RunError, did_you_mean
+from fedskew.experiment.run_folders import RUNS, run_folder
 from fedskew.recipe.schema import options_of
 from fedskew.records import RESULT, no_nan
-from fedskew.types import Stateful
 
 # Help is plain text; typer 0.20, which Flower wants, would escape its brackets for rich all the
 # same.
 typer.core.HAS_RICH = False
 app = typer.Typer(
     name="fedskew",
-    help="Federated learning under label skew: measure it, decide who trains, train fast, keep an honest account.",
+    help="Federated learning under label skew: "
+    "measure it, decide who trains, train fast, keep an honest account.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -53,10 +55,12 @@ app.command("privacy")(cli_measure.privacy)
 app.command("compare")(cli_compare.compare)
 app.command("report")(cli_compare.report)
 app.command("export")(cli_compare.export)
+app.command("reproduce")(cli_reproduce.reproduce)
 
 out_console = Console()
 err_console = Console(stderr=True)
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+RunJob = tuple[Mapping[str, Any], int, Path]  # resolved recipe, seed, folder
 
 
 # ---------------------------------------------------------------- run
@@ -116,14 +120,10 @@ def run(
     ]
     with _stoppable(), cli_compare.watching([folder for *_, folder in jobs], live):
         summaries = (
-            _run_one(jobs[0], workers, resume, quiet)
+            [_run_one(jobs[0], workers, resume, target, quiet)]
             if len(jobs) == 1
-            else _run_many(jobs, workers, resume, quiet)
+            else _run_many(jobs, workers, resume, target, quiet)
         )
-    if target is not None:
-        summaries = [
-            {**summary, "to_target": _to_target(summary["out"], target)} for summary in summaries
-        ]
     if as_json:
         print(json.dumps(no_nan(summaries[0] if len(summaries) == 1 else summaries), indent=2))
     else:
@@ -134,14 +134,6 @@ def run(
                 markup=False,
                 soft_wrap=True,
             )
-
-
-def _to_target(folder: str, target: float) -> Mapping[str, Any]:
-    """What it took a finished run to hold an accuracy."""
-    from fedskew.accounting.targets import to_target
-    from fedskew.records import read_rounds
-
-    return to_target(read_rounds(Path(folder)), target).as_dict()
 
 
 @contextmanager
@@ -155,9 +147,9 @@ def _stoppable() -> Iterator[None]:
 
 
 def _run_one(
-    job: tuple[Mapping[str, Any], int, Path], workers: int, resume: bool, quiet: bool
-) -> list[Mapping[str, Any]]:
-    from fedskew.experiment.local import run as run_experiment
+    job: RunJob, workers: int, resume: bool, target: float | None, quiet: bool
+) -> Mapping[str, Any]:
+    from fedskew.experiment.local import run_resolved
 
     variant, seed, folder = job
     done = (folder / RESULT).is_file()
@@ -167,24 +159,27 @@ def _run_one(
     with RunProgress(
         [_title(variant, seed)], variant["run"]["rounds"], err_console, quiet=quiet or done
     ) as progress:
-        result = run_experiment(
+        result = run_resolved(
             variant,
             seed=seed,
             workers=workers,
             out=folder,
             resume=resume or done,
-            on_round=lambda r: progress.advance(0, r),
+            on_round=lambda record: progress.advance(0, record),
         )
-    return [result.summary()]
+    return result.summary(target)
 
 
 def _run_many(
-    jobs: Sequence[tuple[Mapping[str, Any], int, Path]], workers: int, resume: bool, quiet: bool
+    jobs: Sequence[RunJob], workers: int, resume: bool, target: float | None, quiet: bool
 ) -> list[Mapping[str, Any]]:
     from fedskew.experiment.schedule import Job, run_all
     from fedskew.runtime.local.tasks import usable_cores
 
-    queue = [Job(v, s, str(folder), resume or (folder / RESULT).is_file()) for v, s, folder in jobs]
+    queue = [
+        Job(variant, seed, str(folder), resume or (folder / RESULT).is_file(), target=target)
+        for variant, seed, folder in jobs
+    ]
     titles = [_title(variant, seed) for variant, seed, _ in jobs]
     with RunProgress(titles, jobs[0][0]["run"]["rounds"], err_console, quiet=quiet) as progress:
         # a shared machine shares its power
@@ -212,28 +207,14 @@ def _seeds(seed: int | None, seeds: str | None) -> list[int]:
         return [seed or 0]
     if seed is not None:
         raise RecipeError("--seeds", "given together with --seed", "Give one of them")
-    try:
-        numbers: list[int] = []
-        for part in seeds.split(","):
-            first, dash, last = part.partition("-")
-            numbers += range(int(first), int(last) + 1) if dash else [int(first)]
-    except ValueError:
-        raise RecipeError(
-            "--seeds", f"'{seeds}' is not a list of seeds", "Examples: 0-4, or 1,5,9"
-        ) from None
-    if not numbers or min(numbers) < 0:
-        raise RecipeError("--seeds", f"'{seeds}' names no seeds", "Examples: 0-4, or 1,5,9")
-    return list(dict.fromkeys(numbers))
+    return cli_compare.read_seeds(seeds)
 
 
 def _folder(
     out: Path | None, variant: Mapping[str, Any], seed: int, num_variants: int, num_seeds: int
 ) -> Path:
-    group = f"{re.sub(r'[^A-Za-z0-9_.-]', '_', variant['name']).strip('.')}-{recipes.fingerprint(variant)[:8]}"
-    if out is None:
-        return Path("runs") / group / f"seed-{seed}"
-    if num_variants > 1:
-        return out / group / f"seed-{seed}"
+    if out is None or num_variants > 1:
+        return run_folder(out or RUNS, variant, seed)
     return out / f"seed-{seed}" if num_seeds > 1 else out
 
 
@@ -307,7 +288,7 @@ def _citation(function: Any) -> str:
     """The sentence of the module's docstring that names a paper: authors and title, or "Paper
     00x", up to its first stop.
     """
-    module = inspect.getmodule(function.step if isinstance(function, Stateful) else function)
+    module = inspect.getmodule(function)
     for paragraph in (inspect.getdoc(module) or "").split("\n\n")[1:3]:
         text = " ".join(paragraph.split())
         if found := re.match(
@@ -321,8 +302,6 @@ def _citation(function: Any) -> str:
 
 def _what(thing: Any) -> str:
     """The first paragraph of the module that holds one method, or of the function itself."""
-    if isinstance(thing, Stateful):
-        thing = thing.step
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
 
 

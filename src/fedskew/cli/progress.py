@@ -21,13 +21,12 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from fedskew.accounting.targets import target_row
 from fedskew.accounting.traffic import total_bytes
 from fedskew.types import RoundRecord
 
 NO_ROOM = {
     "records",
-    "last 5",
+    "last round",
     "best",
     "AD ± SDAD",
     "worst 10 %",
@@ -93,9 +92,7 @@ class RunProgress:
 
 
 class ManyRuns:
-    """Many runs at once: one bar for all of them with the time left, and one line for each that
-    is running now.
-    """
+    """Many runs at once: one bar for all with the time left, and a line for each running now."""
 
     def __init__(
         self, titles: Sequence[str], rounds: int, console: Console, *, quiet: bool = False
@@ -193,8 +190,8 @@ def _facts(s: Mapping[str, Any]) -> dict[str, str]:
         "recipe": escape(s["name"]),
         "seed": str(s["seed"]),
         "final accuracy": _share(s["final_accuracy"]),
+        "last round": _share(s["last_accuracy"]),
         "best": _share(s["best_accuracy"]),
-        "last 5": _share(s["last5_accuracy"]),
         **_client_facts(s.get("client_accuracy")),
         "rounds": str(s["rounds"]),
         "MB down": f"{s['bytes_down'] / 1e6:.2f}",
@@ -205,6 +202,20 @@ def _facts(s: Mapping[str, Any]) -> dict[str, str]:
         "failures": str(s["failures"]),
         **(target_row(s["to_target"]) if "to_target" in s else {}),
         "records": escape(s["out"] or ""),
+    }
+
+
+def target_row(reached: Mapping[str, Any]) -> dict[str, str]:
+    """What reaching a target took, from :meth:`ToTarget.as_dict`; ``-`` for a censored number."""
+
+    def shown(key: str, scale: float, digits: int) -> str:
+        return "-" if reached[key] is None else f"{reached[key] / scale:.{digits}f}"
+
+    return {
+        f"rounds to {reached['target']:g}": reached["text"],
+        "MB to target": shown("bytes", 1e6, 2),
+        "simulated s to target": shown("seconds", 1, 1),
+        "Wh to target": shown("joules", 3600, 3),
     }
 
 
@@ -226,9 +237,7 @@ def _client_facts(figures: Mapping[str, Any] | None) -> dict[str, str]:
 
 @contextmanager
 def fetch_progress(console: Console) -> Iterator[Callable[[int | None, int | None, str], None]]:
-    """A download bar: call with (bytes done, bytes in total, what is going on), None where it is
-    not known.
-    """
+    """A download bar: call with (bytes done, bytes in total, what goes on); None = not known."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

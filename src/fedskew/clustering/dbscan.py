@@ -68,8 +68,10 @@ def cluster(
 def radii(distances: Floats) -> tuple[float, ...]:
     """Ten quantiles of the off-diagonal distances, ascending, without repetition, never 0.
 
-    >>> radii(np.zeros((3, 3))), len(radii(np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.0]])))
-    ((2.5e-08,), 10)
+    >>> radii(np.zeros((3, 3)))
+    (2.5e-08,)
+    >>> len(radii(np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.0]])))
+    10
     """
     upper = distances[np.triu_indices(len(distances), 1)]
     # every distance below ZERO_DISTANCE is exactly 0 here, so half of it joins identical clients

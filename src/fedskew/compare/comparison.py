@@ -1,13 +1,12 @@
-"""Several methods on one federation, over seeds: means with intervals, and differences that are
-paired by seed.
+"""Several methods on one federation: means with intervals, differences paired by seed.
 
->>> from fedskew.experiment.history import History
+>>> from fedskew.experiment.run import Run
 >>> from fedskew.types import RoundRecord
 >>> def record(t, accuracy):
 ...     return RoundRecord(t, (), {}, {}, (), accuracy, 0.0, 0.0, {})
 >>> def played(name, seed, accuracy):
 ...     recipe = {"name": name, "data": {"use": "digits", "clients": 2}}
-...     return History(recipe, seed, [record(0, 0.1), record(1, accuracy)])
+...     return Run(recipe, seed, [record(0, 0.1), record(1, accuracy)])
 >>> ours = [played("ours", seed, 0.8 + seed / 10) for seed in (0, 1)]
 >>> table = Comparison.of([played("base", seed, 0.7 + seed / 10) for seed in (0, 1)] + ours).table()
 >>> [(row.label, round(row.estimates["final"].mean, 3)) for row in table.rows]
@@ -39,17 +38,11 @@ from fedskew.compare.ranking import (
 )
 from fedskew.compare.scores import METRICS, scores_of
 from fedskew.errors import DataError, RunFolderError, did_you_mean
-from fedskew.experiment.history import (
-    RESOURCES,
-    History,
-    Resource,
-    find_runs,
-    history_of,
-    read_history,
-)
+from fedskew.experiment.figures import RESOURCES, Resource, total
+from fedskew.experiment.run import Run
+from fedskew.experiment.run_folders import find_runs
 from fedskew.experiment.tables import TABLES, Row, rows_of, to_arrow, to_pandas
-from fedskew.recipe import fingerprint
-from fedskew.records import COMPUTED
+from fedskew.records import COMPUTED, no_none
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,27 +64,26 @@ class Comparison:
     @classmethod
     def of(
         cls,
-        runs: Iterable[Any],
+        runs: Iterable[Run],
         labels: Mapping[str, str] | None = None,
         *,
         references: bool | None = None,
     ) -> Comparison:
-        """Compare :class:`fedskew.Run` values (or histories); runs with one resolved recipe are one
-        method.
+        """Compare :class:`fedskew.Run` values; runs with one resolved recipe are one method.
 
         ``labels``: fingerprint -> what to call the method, where its name does not say enough.
         ``references``: whether to show those that the runs hold
         (:func:`fedskew.experiment.references.with_references`) and to take ``local_only`` as one of
         them; None: if any method is personalised.
         """
-        groups: dict[str, list[History]] = {}
-        for history in map(history_of, runs):
-            groups.setdefault(_key(history), []).append(history)
+        groups: dict[str, list[Run]] = {}
+        for run in runs:
+            groups.setdefault(run.fingerprint, []).append(run)
         if not groups:
             raise DataError("comparison", "there are no runs", "Give at least one run folder")
         names = _distinct([(labels or {}).get(key, group[0].name) for key, group in groups.items()])
         entries = [
-            Entry(name, tuple(sorted(group, key=lambda h: h.seed)))
+            Entry(name, tuple(sorted(group, key=lambda run: run.seed)))
             for name, group in zip(names, groups.values(), strict=True)
         ]
         for entry in entries:
@@ -103,13 +95,9 @@ class Comparison:
 
     @classmethod
     def read(cls, *folders: str | Path, references: bool | None = None) -> Comparison:
-        """Compare run folders, or all runs below the given folders; a run that lies there twice
-        counts once.
-        """
-        return cls.of(
-            _each_once([read_history(folder) for folder in find_runs(folders)]),
-            references=references,
-        )
+        """Compare run folders, or all runs below the given folders; each run counts once."""
+        runs = _each_once([Run.read(folder) for folder in find_runs(folders)])
+        return cls.of(runs, references=references)
 
     def against(self, baseline: str) -> Comparison:
         """The same with this method first, so that the others are compared with it."""
@@ -123,20 +111,17 @@ class Comparison:
         )
 
     @property
-    def histories(self) -> list[tuple[Entry, History]]:
+    def runs(self) -> list[tuple[Entry, Run]]:
         """Everything that was played, methods first, then references."""
-        return [
-            (entry, h)
-            for entry in (*self.entries, *(self.references or ()))
-            for h in entry.histories
-            if h.rounds
-        ]
+        entries = (*self.entries, *(self.references or ()))
+        return [(entry, run) for entry in entries for run in entry.runs if run.rounds]
 
     # ---------------------------------------------------------------- tidy
 
     def rows(self, table: str) -> list[Row]:
-        """One of "rounds", "choices", "transfers", "clients" of all runs, or "scores": a row per
-        run and metric.
+        """One of "rounds", "choices", "transfers", "clients" of all runs, or "scores".
+
+        Of "scores" there is a row per run and metric.
         """
         if table == "scores":
             return self.table().as_rows()
@@ -145,11 +130,11 @@ class Comparison:
                 "table", f"there is no table '{table}'", did_you_mean(table, [*TABLES, "scores"])
             )
         return [
-            {**row, "recipe": entry.label, "reference": beside}
-            for beside, entries in ((False, self.entries), (True, self.references or ()))
+            {**row, "recipe": entry.label, "reference": is_reference}
+            for is_reference, entries in ((False, self.entries), (True, self.references or ()))
             for entry in entries
-            for history in entry.histories
-            for row in rows_of(history, table)
+            for run in entry.runs
+            for row in rows_of(run, table)
         ]
 
     def frame(self, table: str) -> pd.DataFrame:
@@ -164,22 +149,20 @@ class Comparison:
 
     def smallest_total(self, resource: Resource) -> float:
         """What every finished run has spent at least; nan if one of them does not know."""
-        totals = [
-            float(history.spent(resource)[-1])
-            for entry in self.entries
-            for history in entry.finished
-        ]
+        totals = [total(run, resource) for entry in self.entries for run in entry.finished]
         return min(totals) if totals and not any(map(math.isnan, totals)) else math.nan
 
     @cached_property
-    def _plain(self) -> dict[int, dict[str, float]]:
-        return {
-            id(history): scores_of(history) for entry in self.entries for history in entry.finished
-        }
+    def _plain_scores(self) -> dict[int, dict[str, float]]:
+        return {id(run): scores_of(run) for entry in self.entries for run in entry.finished}
+
+    @cached_property
+    def _tables(self) -> dict[tuple[float | None, Resource], ComparisonTable]:
+        return {}
 
     def table(self, *, target: float | None = None, budget: Resource = "rounds") -> ComparisonTable:
         """Mean and 95 % interval of every metric, and differences against the first method
-        paired by seed.
+        paired by seed. Made once for each target and budget.
         """
         if budget not in RESOURCES:
             raise DataError(
@@ -189,20 +172,24 @@ class Comparison:
             raise DataError(
                 "target", f"{target} is not an accuracy", "Give a share, for example 0.9"
             )
+        if (target, budget) not in self._tables:
+            self._tables[target, budget] = self._table(target, budget)
+        return self._tables[target, budget]
+
+    def _table(self, target: float | None, budget: Resource) -> ComparisonTable:
         size = self.smallest_total(budget)
         done = [entry for entry in self.entries if entry.finished]
         if not done:
             raise RunFolderError("comparison", "no run is finished", "Finish them with --resume")
-        scored = [method_scores(entry, self._plain, budget, size, target) for entry in done]
+        scored = [method_scores(entry, self._plain_scores, budget, size, target) for entry in done]
         # figures of one global model have no place for others
         if len({entry.is_personalised for entry in done}) > 1:
             scored = [
-                without_global(*found) if e.is_personalised else found
-                for e, found in zip(done, scored, strict=True)
+                without_global(scores) if entry.is_personalised else scores
+                for entry, scores in zip(done, scored, strict=True)
             ]
         rows = tuple(
-            method_row(entry, values, censored, scored[0][0])
-            for entry, (values, censored) in zip(done, scored, strict=True)
+            method_row(entry, scores, scored[0]) for entry, scores in zip(done, scored, strict=True)
         )
         metrics = tuple(
             m
@@ -210,23 +197,30 @@ class Comparison:
             if any(row.estimates[m.key].n for row in rows) and (target or not m.to_target)
         )
         best = {m.key: number for m in metrics if (number := winner(rows, m)) is not None}
-        beside = tuple(reference_row(entry) for entry in self.references or () if entry.finished)
-        tuned = next(
-            (entry.label for entry in self.entries if any(h.references for h in entry.histories)),
-            "",
+        references = tuple(
+            reference_row(entry) for entry in self.references or () if entry.finished
         )
+        with_rows = (entry.label for entry in self.entries if any(r.references for r in entry.runs))
         return ComparisonTable(
-            rows, metrics, best, target, budget, size, tuple(self.notes()), beside, tuned
+            rows,
+            metrics,
+            best,
+            target,
+            budget,
+            size,
+            tuple(self.notes()),
+            references,
+            next(with_rows, ""),
         )
 
     def notes(self) -> list[str]:
         """What to know before trusting the table."""
-        open_runs = [h for _, h in self.histories if not h.finished]
         notes = [
-            f"not finished, so not in the table: {_where(h)} (round {_reached(h)})"
-            for h in open_runs
+            f"not finished, so not in the table: {_where(run)} (round {_reached(run)})"
+            for _, run in self.runs
+            if not run.finished
         ]
-        seeds = {tuple(h.seed for h in entry.finished) for entry in self.entries if entry.finished}
+        seeds = {tuple(r.seed for r in entry.finished) for entry in self.entries if entry.finished}
         if len(seeds) > 1:
             notes.append("methods have different seeds; differences use those both have")
         if note := training_note({entry.label: entry.recipe for entry in self.entries}):
@@ -244,54 +238,43 @@ def _apart(entries: Sequence[Entry]) -> tuple[tuple[Entry, ...], tuple[Entry, ..
         entry for entry in entries if entry.recipe.get("procedure", {}).get("use") == "local_only"
     ]
     methods = [entry for entry in entries if entry not in alone] or list(entries)
-    kept = next(
-        (found for entry in methods if (found := [h for h in entry.histories if h.references])), []
-    )
-    rows: dict[str, list[History]] = {}
-    for name, columns, history in (
-        (name, columns, h) for h in kept for name, columns in h.references.items()
-    ):
-        if "failed" not in columns:
-            clients = {"client": list(range(len(columns["accuracy"]))), **columns}
-            rows.setdefault(name, []).append(
-                History({**history.recipe, "name": name}, history.seed, (), clients)
-            )
-    references = [entry for entry in alone if entry not in methods] + [
-        Entry(name, tuple(h)) for name, h in rows.items()
-    ]
-    return tuple(methods), tuple(references)
+    keeping = ([run for run in entry.runs if run.references] for entry in methods)
+    rows: dict[str, list[Run]] = {}
+    for run in next((runs for runs in keeping if runs), []):
+        for name, columns in run.references.items():
+            if "failed" not in columns:
+                rows.setdefault(name, []).append(_reference_run(name, columns, run))
+    references = [entry for entry in alone if entry not in methods]
+    return tuple(methods), (*references, *(Entry(name, tuple(runs)) for name, runs in rows.items()))
+
+
+def _reference_run(name: str, columns: Mapping[str, Any], run: Run) -> Run:
+    """A reference row as a run that was never played: it has clients only."""
+    clients = {"client": list(range(len(columns["accuracy"]))), **columns}
+    return Run({**run.recipe, "name": name}, run.seed, (), clients)
 
 
 def _reference_notes(methods: Sequence[Entry], references: Sequence[Entry]) -> list[str]:
     """Which references are missing, and why."""
-    finished = [h for entry in methods for h in entry.finished]
-    failed = [
-        f"no reference {name}, seed {h.seed}: {row['failed']}"
-        for h in finished
-        for name, row in h.references.items()
+    finished = [run for entry in methods for run in entry.finished]
+    notes = [
+        f"no reference {name}, seed {run.seed}: {row['failed']}"
+        for run in finished
+        for name, row in run.references.items()
         if "failed" in row
     ]
-    if finished and not any("accuracy" in h.clients for h in finished):
+    if finished and not any("accuracy" in run.clients for run in finished):
         return [
             "no reference rows: clients have no test sets; set data.client_test to split or matched"
         ]
-    computed = any(h.references for h in finished)
-    alone = any(entry.histories[0].rounds for entry in references)
+    computed = any(run.references for run in finished)
+    alone = any(entry.runs[0].rounds for entry in references)
     missing = [*([] if alone else ["local_only"]), *([] if computed else COMPUTED)]
     if finished and missing:
-        failed.append(
-            f"without the reference rows {', '.join(missing)}: fedskew compare makes them"
-        )
-    seeds = {h.seed for h in finished}
-    lacking = [entry.label for entry in references if {h.seed for h in entry.finished} != seeds]
-    return failed + ([f"not for every seed: {', '.join(lacking)}"] if lacking else [])
-
-
-def _key(history: History) -> str:
-    """Which runs are one method: the same resolved recipe, or for a dict that is not one, the
-    same name.
-    """
-    return fingerprint(history.recipe) if "run" in history.recipe else history.name
+        notes.append(f"without the reference rows {', '.join(missing)}: fedskew compare makes them")
+    seeds = {run.seed for run in finished}
+    lacking = [entry.label for entry in references if {r.seed for r in entry.finished} != seeds]
+    return notes + ([f"not for every seed: {', '.join(lacking)}"] if lacking else [])
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
@@ -305,21 +288,21 @@ def _distinct(names: Sequence[str]) -> list[str]:
     ]
 
 
-def _each_once(histories: Sequence[History]) -> list[History]:
-    """Those found on disk, one of each: a run made twice (by ``run`` and by ``compare``) has the
+def _each_once(runs: Sequence[Run]) -> list[Run]:
+    """Of runs read from disk, one of each: a run made twice (by ``run`` and by ``compare``) has the
     same bytes and counts once.
     """
-    first: dict[tuple[str, int], History] = {}
-    for history in sorted(histories, key=lambda h: not h.finished):
-        first.setdefault((_key(history), history.seed), history)
-    return [history for history in histories if any(history is kept for kept in first.values())]
+    first: dict[tuple[str, int], Run] = {}
+    for run in sorted(runs, key=lambda run: not run.finished):
+        first.setdefault((run.fingerprint, run.seed), run)
+    return [run for run in runs if any(run is kept for kept in first.values())]
 
 
 def _check_seeds(entry: Entry) -> None:
-    seeds = [history.seed for history in entry.histories]
+    seeds = [run.seed for run in entry.runs]
     twice = next((seed for seed in seeds if seeds.count(seed) > 1), None)
     if twice is not None:
-        folders = [_where(h) for h in entry.histories if h.seed == twice]
+        folders = [_where(run) for run in entry.runs if run.seed == twice]
         raise RunFolderError(
             folders[1], f"is the same run as {folders[0]} (recipe and seed)", "Give one of them"
         )
@@ -327,43 +310,40 @@ def _check_seeds(entry: Entry) -> None:
 
 def _check_one_federation(entries: Sequence[Entry]) -> None:
     """All runs must have played on the same data, divided in the same way, on the same devices."""
-    first = entries[0].histories[0]
-    counts: dict[int, History] = {}
-    for history in (h for entry in entries for h in entry.histories):
-        for table in FEDERATION:
-            ours, theirs = history.recipe.get(table), first.recipe.get(table)
-            if ours != theirs:
-                what = f"differs from {_where(first)} in {_difference(table, theirs or {}, ours or {})}"
-                raise RunFolderError(
-                    _where(history),
-                    what,
-                    "Compare runs of one federation, or make a report of each",
-                )
-        twin = counts.setdefault(history.seed, history)
+    remedy = "Compare runs of one federation, or make a report of each"
+    first = entries[0].runs[0]
+    same_seed: dict[int, Run] = {}
+    for run in (run for entry in entries for run in entry.runs):
+        if difference := _difference(first.recipe, run.recipe):
+            raise RunFolderError(
+                _where(run), f"differs from {_where(first)} in {difference}", remedy
+            )
+        twin = same_seed.setdefault(run.seed, run)
         if (
-            history.counts is not None
-            and twin.counts is not None
-            and not np.array_equal(history.counts, twin.counts)
+            run.labels is not None
+            and twin.labels is not None
+            and not np.array_equal(run.labels.counts, twin.labels.counts)
         ):
             what = f"has other clients than {_where(twin)} with the same seed"
-            raise RunFolderError(
-                _where(history), what, "Compare runs of one federation, or make a report of each"
-            )
+            raise RunFolderError(_where(run), what, remedy)
 
 
-def _difference(table: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    key = next(key for key in (*theirs, *ours) if theirs.get(key) != ours.get(key))
-    return f"{table}.{key} ({ours.get(key)!r} instead of {theirs.get(key)!r})"
+def _difference(first: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
+    """The first setting in which two federations differ, "" if none does. As they would lie on
+    disk: there is no None, and no tuple.
+    """
+    for table in FEDERATION:
+        theirs, ours = (no_none(raw.get(table) or {}) for raw in (first, recipe))
+        for key in (*theirs, *ours):
+            if theirs.get(key) != ours.get(key):
+                return f"{table}.{key} ({ours.get(key)!r} instead of {theirs.get(key)!r})"
+    return ""
 
 
-def _where(history: History) -> str:
-    return (
-        str(history.folder)
-        if history.folder is not None
-        else f"{history.name}, seed {history.seed}"
-    )
+def _where(run: Run) -> str:
+    return str(run.folder) if run.folder is not None else f"{run.name}, seed {run.seed}"
 
 
-def _reached(history: History) -> str:
-    done = history.rounds[-1].round if history.rounds else 0
-    return f"{done} of {history.recipe['run']['rounds']}" if "run" in history.recipe else str(done)
+def _reached(run: Run) -> str:
+    done = run.rounds[-1].round if run.rounds else 0
+    return f"{done} of {run.recipe['run']['rounds']}" if "run" in run.recipe else str(done)

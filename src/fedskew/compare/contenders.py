@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.errors import RecipeError
-from fedskew.procedure import SEVERAL_MODELS
-from fedskew.recipe import Table, expand, find, fingerprint, load, override, resolve
-from fedskew.types import Stateful
+from fedskew.recipe import Table, expand, fingerprint, load, override, resolve, rule_of
 
 SHARED = ("data", "partition", "devices", "faults")
 SHARED_RUN = ("rounds", "clients_per_round", "evaluate_every")
@@ -52,8 +50,8 @@ def line_up(
     ``{"fedlecc:selection.top_clusters": 3}``. Recipes with a ``[sweep]`` enter once per
     combination, named after what varies.
 
-    >>> first, second = line_up(["fedavg", "fedlecc"], {"run.rounds": 3})
-    >>> first.recipe["data"] == second.recipe["data"], second.recipe["run"]["rounds"], second.recipe["local"]["epochs"]
+    >>> first, second = (one.recipe for one in line_up(["fedavg", "fedlecc"], {"run.rounds": 3}))
+    >>> first["data"] == second["data"], second["run"]["rounds"], second["local"]["epochs"]
     (True, 3, 5)
     """
     loaded = [load(source) for source in sources]
@@ -61,21 +59,26 @@ def line_up(
         raise RecipeError(
             "compare", "no recipe is given", "Name at least one: fedskew list recipes"
         )
-    given = [_own(raw, settings or {}, [r["name"] for r in loaded]) for raw in loaded]
-    lead = resolve(next(expand(override(loaded[0], given[0]))))
-    found = [
-        Contender(
-            label, resolve(_join(raw, lead, own, _training(lead, recipe) if same_training else {}))
+    names = [raw["name"] for raw in loaded]
+    changes = [_settings_of(raw, settings or {}, names) for raw in loaded]
+    lead = resolve(next(expand(override(loaded[0], changes[0]))))
+    contenders = [
+        # a first recipe that varies nothing is the lead itself
+        Contender(label, lead)
+        if recipe is loaded[0] and "sweep" not in recipe
+        else Contender(
+            label,
+            resolve(_join(raw, lead, changed, _training(lead, recipe) if same_training else {})),
         )
-        for recipe, own in zip(loaded, given, strict=True)
+        for recipe, changed in zip(loaded, changes, strict=True)
         for label, raw in _variants(recipe)
     ]
-    return list({one.fingerprint: one for one in reversed(found)}.values())[::-1]
+    return list({one.fingerprint: one for one in reversed(contenders)}.values())[::-1]
 
 
-def _own(raw: Table, settings: Mapping[str, Any], names: Sequence[str]) -> Table:
+def _settings_of(raw: Table, settings: Mapping[str, Any], names: Sequence[str]) -> Table:
     """The settings that hold for this recipe."""
-    own: Table = {}
+    changes: Table = {}
     for key, value in settings.items():
         name, colon, rest = key.rpartition(":")
         if colon and name not in names:
@@ -83,8 +86,8 @@ def _own(raw: Table, settings: Mapping[str, Any], names: Sequence[str]) -> Table
                 f"--set {key}", f"'{name}' is not in this comparison", f"It has: {', '.join(names)}"
             )
         if not colon or name == raw["name"]:
-            own[rest] = value
-    return own
+            changes[rest] = value
+    return changes
 
 
 def _variants(raw: Table) -> Iterator[tuple[str, Table]]:
@@ -97,9 +100,7 @@ def _variants(raw: Table) -> Iterator[tuple[str, Table]]:
 
 
 def _training(lead: Table, recipe: Table) -> Table:
-    """How clients of the first recipe train, but for what a method brings itself and what this
-    recipe varies.
-    """
+    """How clients of the first recipe train, without what is a method's own or varies here."""
     return {
         k: v
         for k, v in lead["local"].items()
@@ -107,9 +108,9 @@ def _training(lead: Table, recipe: Table) -> Table:
     }
 
 
-def _join(raw: Table, lead: Table, own: Table, training: Table) -> Table:
-    """A recipe on the federation of ``lead`` and with this local training, its own settings on
-    top.
+def _join(raw: Table, lead: Table, changes: Table, training: Table) -> Table:
+    """A recipe on the federation of ``lead`` and with this local training, the settings that hold
+    for it on top.
     """
     model = {
         **lead["model"],
@@ -126,7 +127,7 @@ def _join(raw: Table, lead: Table, own: Table, training: Table) -> Table:
     }
     moved.pop("sweep", None)
     return override(
-        moved, {key: value for key, value in own.items() if key.partition(".")[0] not in SHARED}
+        moved, {key: value for key, value in changes.items() if key.partition(".")[0] not in SHARED}
     )
 
 
@@ -134,15 +135,11 @@ def is_personalised(recipe: Mapping[str, Any]) -> bool:
     """Whether a recipe keeps several models.
 
     >>> from fedskew.recipe import load, resolve
-    >>> [is_personalised(resolve(load(name))) for name in ("fedavg", "balanced_chains", "clust_psi_pfl", "local_only")]
+    >>> names = ("fedavg", "balanced_chains", "clust_psi_pfl", "local_only")
+    >>> [is_personalised(resolve(load(name))) for name in names]
     [False, False, True, True]
     """
-    use = recipe["procedure"]["use"]
-    # somebody's own: one that makes models, or sends clients from one to another
-    rule = find("procedure", use)
-    return use in SEVERAL_MODELS or (
-        isinstance(rule, Stateful) and (rule.begin is not None or rule.rehome is not None)
-    )
+    return bool(rule_of(recipe, "procedure").rule.several_models)
 
 
 def add_references(contenders: Sequence[Contender]) -> tuple[list[Contender], Contender]:
@@ -165,8 +162,8 @@ def add_references(contenders: Sequence[Contender]) -> tuple[list[Contender], Co
     like = next((one for one in personal if one not in alone), contenders[0])
     added = [
         _reference(name, contenders[0], like)
-        for name, there in (("local_only", alone), ("fedavg", single))
-        if not there
+        for name, present in (("local_only", alone), ("fedavg", single))
+        if not present
     ]
     return [*contenders, *added], (single or added[-1:])[0]
 
@@ -193,16 +190,17 @@ def shared_text(lead: Mapping[str, Any]) -> str:
     )
     return (
         f"{lead['data']['use']}, {lead['partition']['use']}{f' ({inside})' if inside else ''}, "
-        f"K = {lead['data']['clients']}, m = {lead['run']['clients_per_round']}, {lead['run']['rounds']} rounds, "
-        f"model {lead['model']['use']}"
+        f"K = {lead['data']['clients']}, m = {lead['run']['clients_per_round']}, "
+        f"{lead['run']['rounds']} rounds, model {lead['model']['use']}"
     )
 
 
 def training_note(recipes: Mapping[str, Mapping[str, Any]]) -> str:
     """What differs in the local training of these methods (label -> recipe), "" if nothing does.
 
-    >>> training_note({one.label: one.recipe for one in line_up(["fedavgm", "fedcor", "fedadam"])})
-    "clients' own training differs, so accuracy may too: epochs 1 (fedavgm), 3 (fedcor), 5 (fedadam); ..."
+    >>> recipes = {one.label: one.recipe for one in line_up(["fedavgm", "fedcor"])}
+    >>> training_note(recipes)
+    "clients' own training differs, so accuracy may too: epochs 1 (fedavgm), 3 (fedcor); ..."
     """
     tables = {label: recipe.get("local", {}) for label, recipe in recipes.items()}
     parts = []

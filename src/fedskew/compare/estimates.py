@@ -39,17 +39,15 @@ class Estimate:
 
     @property
     def is_real(self) -> bool:
-        """Whether an interval of differences leaves 0 outside, with at least five seeds behind
-        it.
-        """
+        """Whether an interval of differences leaves 0 outside, from five seeds on."""
         return self.n >= FEWEST and not math.isnan(self.low) and (self.low > 0 or self.high < 0)
 
 
 def mean_interval(values: Sequence[float] | Floats, *, censored: int = 0) -> Estimate:
     """Mean and t interval; unknown values (nan) are left out.
 
-    >>> found = mean_interval([1.0, 2.0, 3.0])
-    >>> found.mean, round(found.low, 4), round(found.high, 4)
+    >>> estimate = mean_interval([1.0, 2.0, 3.0])
+    >>> estimate.mean, round(estimate.low, 4), round(estimate.high, 4)
     (2.0, -0.4841, 4.4841)
     """
     known = np.asarray(values, np.float64)
@@ -66,13 +64,12 @@ def mean_interval(values: Sequence[float] | Floats, *, censored: int = 0) -> Est
 
 
 def paired_difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Estimate:
-    """Mean of (ours - theirs) over the seeds both have, with a percentile bootstrap interval over
-    seeds.
+    """Mean of (ours - theirs) over the seeds both have, with a percentile bootstrap interval.
 
     Resampling is seeded: the same runs always give the same interval.
 
-    >>> found = paired_difference({0: 0.9, 1: 0.8, 2: 0.7}, {0: 0.8, 1: 0.7, 2: 0.6, 3: 0.1})
-    >>> found.n, round(found.mean, 3), round(found.low, 3), found.is_real  # three seeds are too few
+    >>> gap = paired_difference({0: 0.9, 1: 0.8, 2: 0.7}, {0: 0.8, 1: 0.7, 2: 0.6, 3: 0.1})
+    >>> gap.n, round(gap.mean, 3), round(gap.low, 3), gap.is_real  # three seeds are too few
     (3, 0.1, 0.1, False)
     """
     seeds = sorted(set(ours) & set(theirs))

@@ -1,6 +1,4 @@
-"""Methods' figures over seeds: a row each, differences from the first one, and which is best for
-real.
-"""
+"""Methods' figures over seeds: a row each, differences from the first, and the real best."""
 
 from __future__ import annotations
 
@@ -11,8 +9,9 @@ from typing import Any
 
 from fedskew.accounting.targets import Reduction, saving
 from fedskew.compare.estimates import Estimate, mean_interval, paired_difference
-from fedskew.compare.scores import METRICS, Metric, at_budget, client_scores, to_target
-from fedskew.experiment.history import History, Resource
+from fedskew.compare.scores import METRICS, Metric, client_scores, target_scores
+from fedskew.experiment.figures import Resource, accuracy_at
+from fedskew.experiment.run import Run
 from fedskew.experiment.tables import Row
 
 OF_CLIENTS = ("client_accuracy", "ad", "sdad")  # metrics that references have
@@ -25,22 +24,22 @@ class Entry:
     """One method: its runs over seeds."""
 
     label: str
-    histories: tuple[History, ...]
+    runs: tuple[Run, ...]
 
     @property
-    def finished(self) -> tuple[History, ...]:
+    def finished(self) -> tuple[Run, ...]:
         """Runs that have come to their end."""
-        return tuple(history for history in self.histories if history.finished)
+        return tuple(run for run in self.runs if run.finished)
 
     @property
     def is_personalised(self) -> bool:
         """Whether it has ended with several models: there is no global accuracy then."""
-        return bool(self.finished) and not self.finished[0].evaluated[2]
+        return bool(self.finished) and not self.finished[0].curve.is_global
 
     @property
     def recipe(self) -> Mapping[str, Any]:
         """The resolved recipe of all its runs."""
-        return self.histories[0].recipe
+        return self.runs[0].recipe
 
 
 @dataclass(frozen=True)
@@ -84,31 +83,31 @@ class ComparisonTable:
         """One plain dict per method and metric, and then per reference and metric of clients."""
         methods = [
             {
-                **_figures(row, metric),
+                **_estimates(row, metric),
                 # against the first row; None where it is no cost
-                "saved": (found := self.saved(row, metric)).value,
-                "saved_bound": found.bound,
+                "saved": (reduction := self.saved(row, metric)).value,
+                "saved_bound": reduction.bound,
                 "best": self.best.get(metric.key) == number,
                 "reference": False,
             }
             for number, row in enumerate(self.rows)
             for metric in self.metrics
         ]
-        beside = [metric for metric in self.metrics if metric.key in OF_CLIENTS]
+        of_clients = [metric for metric in self.metrics if metric.key in OF_CLIENTS]
         return methods + [
             {
-                **_figures(r, metric),
+                **_estimates(row, metric),
                 "saved": None,
                 "saved_bound": "",
                 "best": False,
                 "reference": True,
             }
-            for r in self.references
-            for metric in beside
+            for row in self.references
+            for metric in of_clients
         ]
 
 
-def _figures(row: TableRow, metric: Metric) -> Row:
+def _estimates(row: TableRow, metric: Metric) -> Row:
     return {
         "recipe": row.label,
         "metric": metric.key,
@@ -123,7 +122,12 @@ def _figures(row: TableRow, metric: Metric) -> Row:
     }
 
 
-Scored = tuple[dict[str, dict[int, float]], dict[str, int]]
+@dataclass(frozen=True)
+class MethodScores:
+    """One method's scores by seed."""
+
+    values: Mapping[str, Mapping[int, float]]  # metric -> seed -> value
+    censored: Mapping[str, int]  # metric -> seeds that never reached the target
 
 
 def method_scores(
@@ -132,56 +136,56 @@ def method_scores(
     budget: Resource,
     size: float,
     target: float | None,
-) -> Scored:
-    """(metric -> seed -> value, metric -> censored seeds)."""
+) -> MethodScores:
+    """All scores of a method; ``plain`` has those that need neither a budget nor a target."""
     values: dict[str, dict[int, float]] = {metric.key: {} for metric in METRICS}
     censored = dict.fromkeys(values, 0)
-    for history in entry.finished:
-        found = dict(plain[id(history)]) | {"at_budget": at_budget(history, budget, size)}
+    for run in entry.finished:
+        scores = dict(plain[id(run)]) | {"at_budget": accuracy_at(run, budget, size)}
         if target is not None:
-            for key, (spent, never) in to_target(history, target).items():
-                found[key] = spent
+            for key, (spent, never) in target_scores(run, target).items():
+                scores[key] = spent
                 censored[key] += never
         for key in values:
-            values[key][history.seed] = found.get(key, math.nan)
-    return values, censored
+            values[key][run.seed] = scores.get(key, math.nan)
+    return MethodScores(values, censored)
 
 
-def without_global(values: dict[str, dict[int, float]], censored: dict[str, int]) -> Scored:
+def without_global(scores: MethodScores) -> MethodScores:
     """Scores of a method with several models beside methods with one: what needs a global
     accuracy is left empty.
     """
     empty = {m.key for m in METRICS if m.to_target or m.key in ("final", "best", "at_budget")}
     blank = {
-        key: dict.fromkeys(found, math.nan) if key in empty else found
-        for key, found in values.items()
+        key: dict.fromkeys(by_seed, math.nan) if key in empty else by_seed
+        for key, by_seed in scores.values.items()
     }
-    return blank, {key: 0 if key in empty else count for key, count in censored.items()}
+    censored = {key: 0 if key in empty else count for key, count in scores.censored.items()}
+    return MethodScores(blank, censored)
 
 
-def method_row(
-    entry: Entry,
-    values: dict[str, dict[int, float]],
-    censored: Mapping[str, int],
-    first: Mapping[str, Mapping[int, float]],
-) -> TableRow:
+def method_row(entry: Entry, scores: MethodScores, first: MethodScores) -> TableRow:
     """Means over seeds, and differences from ``first`` paired by seed."""
     estimates = {
-        key: mean_interval(list(found.values()), censored=censored[key])
-        for key, found in values.items()
+        key: mean_interval(list(by_seed.values()), censored=scores.censored[key])
+        for key, by_seed in scores.values.items()
     }
-    differences = {key: paired_difference(found, first[key]) for key, found in values.items()}
-    seeds = tuple(history.seed for history in entry.finished)
-    return TableRow(entry.label, seeds, values, estimates, differences, not entry.is_personalised)
+    differences = {
+        key: paired_difference(by_seed, first.values[key]) for key, by_seed in scores.values.items()
+    }
+    seeds = tuple(run.seed for run in entry.finished)
+    central = not entry.is_personalised
+    return TableRow(entry.label, seeds, scores.values, estimates, differences, central)
 
 
 def reference_row(entry: Entry) -> TableRow:
     """What clients have of a reference; nothing else of it is compared."""
-    scores = {history.seed: client_scores(history.clients) for history in entry.finished}
+    scores = {run.seed: client_scores(run) for run in entry.finished}
     values = {
-        m.key: {seed: found.get(m.key, math.nan) for seed, found in scores.items()} for m in METRICS
+        metric.key: {seed: by_key.get(metric.key, math.nan) for seed, by_key in scores.items()}
+        for metric in METRICS
     }
-    estimates = {key: mean_interval(list(found.values())) for key, found in values.items()}
+    estimates = {key: mean_interval(list(by_seed.values())) for key, by_seed in values.items()}
     return TableRow(
         entry.label,
         tuple(scores),

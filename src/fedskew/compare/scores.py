@@ -1,6 +1,4 @@
-"""The figures one run is judged by: accuracy in the end and at a budget, spread over clients,
-cost to a target.
-"""
+"""The columns of a comparison, and which figure of a run stands in each."""
 
 from __future__ import annotations
 
@@ -9,15 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from fedskew.accounting.fairness import fairness
-from fedskew.accounting.participation import jain
-from fedskew.accounting.targets import first_held
-from fedskew.experiment.history import History, Resource
-from fedskew.types import Floats
-
-LAST = 5  # "final" is the mean of this many last evaluations
+from fedskew.experiment import figures
+from fedskew.experiment.figures import Resource
+from fedskew.experiment.run import Run
 
 
 @dataclass(frozen=True)
@@ -48,68 +40,47 @@ METRICS = (
     Metric("time", "simulated time", -1, "seconds"),
     Metric("energy", "energy", -1, "joules"),
 )
-SPENT: Mapping[str, Resource] = {
-    "rounds_to": "rounds",
-    "bytes_to": "bytes",
-    "time_to": "time",
-    "energy_to": "energy",
-}
 
 
-def last_mean(accuracies: Floats) -> float:
-    """Mean of the last five evaluations; the untrained model (the first) only counts if there is
-    nothing else.
+def scores_of(run: Run) -> dict[str, float]:
+    """Every metric that needs neither a budget nor a target."""
+    return {
+        "final": figures.final_accuracy(run),
+        "best": figures.best_accuracy(run),
+        **client_scores(run),
+        "jain": figures.evenness(run),
+        "never": figures.share_never_chosen(run),
+        "bytes": figures.total(run, "bytes"),
+        "time": figures.total(run, "time"),
+        "energy": figures.total(run, "energy"),
+    }
 
-    >>> last_mean(np.array([0.1, 0.5, 0.25, 0.5, 0.75, 1.0, 1.0])), last_mean(np.array([0.1, 0.5]))
-    (0.7, 0.5)
+
+def client_scores(run: Run) -> dict[str, float]:
+    """Accuracy over clients (weighted by test examples), AD and SDAD (METHODS 9.5); nan where
+    clients have no test sets.
     """
-    trained = accuracies[1:] if len(accuracies) > 1 else accuracies
-    return float(np.mean(trained[-LAST:])) if len(trained) else math.nan
+    figures_of_clients = run.fairness
+    if figures_of_clients is None:
+        return dict.fromkeys(("client_accuracy", "ad", "sdad"), math.nan)
+    return {
+        "client_accuracy": figures_of_clients.weighted,
+        "ad": figures_of_clients.ad,
+        "sdad": figures_of_clients.sdad,
+    }
 
 
-def at_budget(history: History, resource: Resource, budget: float) -> float:
-    """Mean of the last five evaluations within a budget."""
-    known, accuracies, _ = history.evaluated
-    return last_mean(accuracies[history.spent(resource)[known] <= budget * (1 + 1e-12)])
-
-
-def to_target(history: History, target: float) -> dict[str, tuple[float, bool]]:
+def target_scores(run: Run, target: float) -> dict[str, tuple[float, bool]]:
     """Metric -> (what was spent when the target was reached, False), or (all that was spent,
     True) if it never was.
     """
-    known, accuracies, _ = history.evaluated
-    position = first_held(accuracies, target)
-    index = -1 if position is None else int(known[position])
-    return {
-        key: (float(history.spent(resource)[index]), position is None)
-        for key, resource in SPENT.items()
+    reached = run.to_target(target)
+    until: Mapping[str, tuple[Resource, Any]] = {
+        "rounds_to": ("rounds", reached.rounds),
+        "bytes_to": ("bytes", reached.bytes),
+        "time_to": ("time", reached.seconds),
+        "energy_to": ("energy", reached.joules),
     }
-
-
-def client_scores(clients: Mapping[str, Any]) -> dict[str, float]:
-    """Accuracy over clients (weighted by test examples), AD and SDAD (METHODS 9.5); nan where
-    clients have no test sets.
-
-    >>> client_scores({"accuracy": [1.0, 0.5, None], "test_examples": [1, 3, 0]})
-    {'client_accuracy': 0.625, 'ad': 0.25, 'sdad': 0.25}
-    """
-    if "accuracy" not in clients:
-        return dict.fromkeys(("client_accuracy", "ad", "sdad"), math.nan)
-    accuracy = np.array(clients["accuracy"], np.float64)
-    found = fairness(accuracy, clients.get("test_examples", np.ones(len(accuracy), np.int64)))
-    return {"client_accuracy": found.weighted, "ad": found.ad, "sdad": found.sdad}
-
-
-def scores_of(history: History) -> dict[str, float]:
-    """Every metric that needs neither a budget nor a target."""
-    _, accuracies, _ = history.evaluated
-    times = history.times_selected
-    totals = {key: float(history.spent(key)[-1]) for key in ("bytes", "time", "energy")}
-    return {
-        "final": last_mean(accuracies),
-        "best": float(accuracies.max()) if len(accuracies) else math.nan,
-        **client_scores(history.clients),
-        "jain": jain(times),
-        "never": float((times == 0).mean()),
-        **totals,
-    }
+    if reached.censored:
+        return {key: (figures.total(run, of), True) for key, (of, _) in until.items()}
+    return {key: (math.nan if n is None else float(n), False) for key, (_, n) in until.items()}

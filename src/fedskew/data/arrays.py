@@ -1,6 +1,4 @@
-"""Datasets from what a person already has: arrays, or a torch dataset (torch itself is never
-imported).
-"""
+"""Datasets from what a person already has: arrays, or a torch dataset (torch is not imported)."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ def from_arrays(
     """
     rows = as_rows(x, name)
     test = rows[:0] if x_test is None else as_rows(x_test, name)
-    labels, test_labels, found = remap(y, [] if y_test is None else y_test, num_classes, name)
+    labels, test_labels, names = remap(y, [] if y_test is None else y_test, num_classes, name)
     tokens = rows.dtype.kind in "iu" and rows.dtype != np.uint8
     fitted = mean is None and std is None and not tokens
     fit = fit_scale(rows) if fitted else (None, None)
@@ -55,8 +53,8 @@ def from_arrays(
         y=labels,
         x_test=test,
         y_test=test_labels,
-        num_classes=len(found),
-        class_names=class_names or found,
+        num_classes=len(names),
+        class_names=class_names or names,
         mean=fit[0] if mean is None else np.asarray(mean, np.float32),
         std=fit[1] if std is None else np.asarray(std, np.float32),
         columns={key: np.asarray(value) for key, value in (columns or {}).items()},
@@ -76,8 +74,7 @@ def from_torch(
     name: str = "custom",
     columns: Mapping[str, ArrayLike] | None = None,
 ) -> Dataset:
-    """A :class:`Dataset` from map-style torch datasets: anything with a length whose items are
-    ``(x, y)``.
+    """A :class:`Dataset` from map-style torch datasets: a length, and items that are ``(x, y)``.
 
     Items of shape (C, H, W) with 1, 3 or 4 channels in front become (H, W) or (H, W, C).
 
@@ -135,14 +132,15 @@ def remap(
             f"training labels are {labels.dtype}, test labels {test.dtype}",
             "Use one type for both",
         )
-    both = np.concatenate([labels, test]) if test.size else labels
-    values, codes = np.unique(both, return_inverse=True)
+    all_labels = np.concatenate([labels, test]) if test.size else labels
+    values, codes = np.unique(all_labels, return_inverse=True)
     return codes[: len(labels)], codes[len(labels) :], tuple(str(v) for v in values)
 
 
 def fit_scale(x: NDArray[Any], rows: Ints | None = None) -> tuple[Params, Params]:
-    """Mean and standard deviation of ``x`` (or of some of its rows), per column or channel; uint8
-    in units of 255.
+    """Mean and standard deviation of ``x`` (or of some rows), per column or channel.
+
+    Of uint8 they are in units of 255.
 
     A constant column gets std 1. Two passes in float64, a chunk at a time.
 

@@ -1,5 +1,4 @@
-"""The cache folder: each dataset is a folder of plain ``.npy`` files that many processes can map at
-once.
+"""The cache folder: each dataset is a folder of plain ``.npy`` files that processes map at once.
 
 A dataset is written into a hidden temporary folder beside its place and moved there by one rename,
 so a killed download or a full disk never leaves half a dataset. Training and test rows share one
@@ -31,9 +30,7 @@ _PLAIN = ("num_classes", "default_model", "license", "source", "scale", "vocab_s
 
 
 def cache_folder() -> Path:
-    """Where datasets are kept: ``FEDSKEW_DATA``, or the user cache folder of the operating
-    system.
-    """
+    """Where datasets are kept: ``FEDSKEW_DATA``, or the user's cache folder."""
     named = os.environ.get("FEDSKEW_DATA")
     return Path(named) if named else Path(platformdirs.user_cache_dir("fedskew", appauthor=False))
 
@@ -44,9 +41,7 @@ def is_cached(name: str) -> bool:
 
 
 def is_stale(name: str) -> bool:
-    """Texts cached before their vocabulary was left to the training clients: they have to be
-    read again.
-    """
+    """Texts cached before their vocabulary was left to the training clients: to be read again."""
     meta = read_meta(name)
     return bool(meta.get("vocab_size")) and not meta.get("words")
 
@@ -72,10 +67,9 @@ def workspace(name: str) -> Iterator[Path]:
 
 
 def store(dataset: Dataset, space: Path, origin: dict[str, Any]) -> Path:
-    """Write ``dataset`` below ``space`` (a :func:`workspace`) and move it into the cache in one
-    step.
-    """
-    new, final = space / "dataset", cache_folder() / dataset.name
+    """Write ``dataset`` below ``space`` (a :func:`workspace`), then move it in in one step."""
+    new = space / "dataset"
+    final = cache_folder() / dataset.name
     new.mkdir()
     arrays = _arrays(dataset)
     for file, array in arrays.items():
@@ -106,7 +100,9 @@ def open_cached(name: str) -> Dataset:
             f"{folder} is damaged ({', '.join(damaged) or 'unknown format'})",
             "Fetch again with force=True",
         )
-    x, y, n = _map(folder / "x.npy"), _map(folder / "y.npy"), meta["num_train"]
+    x = _map(folder / "x.npy")
+    y = _map(folder / "y.npy")
+    n = meta["num_train"]
     scaled = "mean.npy" in meta["bytes"]
     return Dataset(
         name=name,

@@ -1,17 +1,18 @@
-"""A dataset: one labelled training set, an official test set if there is one, and the columns that
-name natural clients.
+"""A dataset: a labelled training set, perhaps a test set, and columns that name natural clients.
 
 The pixels, numbers or token ids are kept once, in the form they came in (uint8 images stay uint8),
 and usually stay on disk: a cached dataset is memory-mapped, so several processes share one copy.
 Standardising happens later, in the engine:
 
-===============  =========================  ================================  ==========================
-``x``            shape                      what the engine feeds a model     ``mean`` and ``std``
-===============  =========================  ================================  ==========================
-uint8            (N, H, W) or (N, H, W, C)  ``(x / 255 - mean) / std``        scalar, or one per channel
-float32          (N, d) or images           ``(x - mean) / std``              one per column or channel
-int32 or int64   (N, L) token ids           ``x`` (0 = padding, 1 = unknown)  None
-===============  =========================  ================================  ==========================
+==============  =========================  ==========================  =========================
+``x``           shape                      what the engine feeds       ``mean`` and ``std``
+==============  =========================  ==========================  =========================
+uint8           (N, H, W) or (N, H, W, C)  ``(x / 255 - mean) / std``  scalar or one per channel
+float32         (N, d) or images           ``(x - mean) / std``        one per column or channel
+int32 or int64  (N, L) token ids           ``x`` as it is              None
+==============  =========================  ==========================  =========================
+
+Token id 0 is padding, 1 an unknown word.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ CHUNK_ROWS = 1024
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Training rows, test rows and what is known about them. See the module text for the three
-    kinds of ``x``.
+    """Training rows, test rows and what is known about them.
+
+    See the module text for the three kinds of ``x``.
     """
 
     name: str

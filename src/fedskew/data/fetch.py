@@ -1,5 +1,6 @@
-"""Get a dataset by name. Sources are tried in this order, and the first that delivers checked data
-wins:
+"""Get a dataset by name.
+
+Sources are tried in this order, and the first that delivers checked data wins:
 
 1. the cache folder (skipped when ``folder=`` holds files other than those the cached copy was made
    from);
@@ -51,9 +52,9 @@ def fetch(
 ) -> Path:
     """Bring a dataset into the cache unless it is there already; returns its cache folder."""
     source = source_of(name)
-    given = _given_files(name, source, folder)
-    there = not force and is_cached(name) and not is_stale(name)
-    if there and (folder is None or read_meta(name)["origin"] == _fingerprint(given)):
+    files = _given_files(name, source, folder)
+    cached = not force and is_cached(name) and not is_stale(name)
+    if cached and (folder is None or read_meta(name)["origin"] == _fingerprint(files)):
         return cache_folder() / name
     with workspace(name) as space:
         dataset, origin = _first(name, source, folder, space, progress)
@@ -72,12 +73,12 @@ def _given_files(name: str, source: Source, folder: str | Path | None) -> list[P
         return []
     if not Path(folder).is_dir():
         raise DataError(f"data {name}", f"{folder} is not a folder", "Name a folder that is there")
-    found = source.find(Path(folder))
-    if not found and source.embedded is None:
+    files = source.find(Path(folder))
+    if not files and source.embedded is None:
         raise DataError(
             f"data {name}", f"{folder} does not hold it", f"Looked for: {source.info.origin}"
         )
-    return found
+    return files
 
 
 def _first(

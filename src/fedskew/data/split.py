@@ -85,8 +85,9 @@ def build_shards(
     auxiliary: int = 0,
     seed: int = 0,
 ) -> Shards:
-    """Divide ``dataset`` among ``clients`` by a partition rule (a name or a function) and its
-    ``options``.
+    """Divide ``dataset`` among ``clients`` by a partition rule (a name or a function).
+
+    ``options`` are the rule's.
 
     ``stratified`` takes the test rows of ``split`` class by class. ``holdout`` throws that share of
     every client's training rows away, as one published study does without meaning to (METHODS 5).
@@ -147,8 +148,12 @@ def draw_auxiliary(y: Ints, num_classes: int, size: int, rng: np.random.Generato
         return np.empty(0, np.int64)
     each = size // num_classes
     rows = [np.flatnonzero(y == c) for c in range(num_classes)]
-    if each < 1 or min(len(r) for r in rows) <= each:
-        what = f"auxiliary = {size}, but there are {num_classes} classes and {min(len(r) for r in rows)} rows of the rarest"
+    rarest = min(len(r) for r in rows)
+    if each < 1 or rarest <= each:
+        what = (
+            f"auxiliary = {size}, but there are {num_classes} classes "
+            f"and {rarest} rows of the rarest"
+        )
         raise DataError(
             "data", what, "Give at least one example per class, and leave some for the clients"
         )
@@ -174,8 +179,9 @@ def _test_sets(
 
 
 def pool_rows(dataset: Dataset) -> tuple[NDArray[Any], Ints, Mapping[str, NDArray[Any]]]:
-    """Training and test rows as one: without a copy when there are no test rows or both lie in
-    one file of the cache.
+    """Training and test rows as one.
+
+    Without a copy when there are no test rows or both lie in one file of the cache.
     """
     if not len(dataset.y_test):
         return dataset.x, dataset.y, dataset.columns
@@ -183,9 +189,7 @@ def pool_rows(dataset: Dataset) -> tuple[NDArray[Any], Ints, Mapping[str, NDArra
 
 
 def _joined(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-    """``second`` behind ``first``; a view of their common owner if that is how they lie in
-    memory.
-    """
+    """``second`` behind ``first``; a view of their common owner if they lie in memory like that."""
     owner = first.base
     while isinstance(owner, np.ndarray):
         if (

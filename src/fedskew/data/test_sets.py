@@ -1,6 +1,4 @@
-"""Test rows for every client: cut from its own rows, or dealt from the official test set
-(METHODS 9.5).
-"""
+"""Test rows for every client: of its own rows, or of the official test set (METHODS 9.5)."""
 
 from __future__ import annotations
 
@@ -43,25 +41,31 @@ def split_clients(
 
 
 def match(test_labels: Ints, counts: Ints, rng: np.random.Generator) -> Partition:
-    """Deal test rows of class c to clients in proportion to their training rows of class c
-    (``counts``, K x C).
+    """Deal test rows of each class to clients in proportion to their training rows of it.
+
+    ``counts`` (K, C) are the training rows.
 
     Rows of a class that no client trains on go to nobody.
 
-    >>> match(np.array([0, 0, 0, 1]), np.array([[2, 0], [1, 5]]), np.random.default_rng(0)).sizes.tolist()
+    >>> counts = np.array([[2, 0], [1, 5]])
+    >>> match(np.array([0, 0, 0, 1]), counts, np.random.default_rng(0)).sizes.tolist()
     [2, 2]
     """
-    pool, dealt = Pool(test_labels, counts.shape[1]), np.zeros_like(counts)
+    pool = Pool(test_labels, counts.shape[1])
+    dealt = np.zeros_like(counts)
     for label, size in enumerate(pool.class_sizes.tolist()):
-        held = counts[:, label]
-        if held.any():
-            dealt[:, label] = largest_remainder(held * (size / held.sum()), size, rng)
+        class_counts = counts[:, label]
+        if class_counts.any():
+            dealt[:, label] = largest_remainder(
+                class_counts * (size / class_counts.sum()), size, rng
+            )
     return deal(pool, dealt, rng)
 
 
 def discard(train: Partition, share: float, rng: np.random.Generator) -> Partition:
-    """Throw a random share of every client's rows away; of n rows floor(n * (1 - share)) stay,
-    but at least one of them.
+    """Throw a random share of every client's rows away.
+
+    Of n rows floor(n * (1 - share)) stay, but at least one of them.
     """
     kept = np.maximum(
         np.floor(train.sizes * (1.0 - share) + 1e-9), np.minimum(train.sizes, 1)
@@ -72,8 +76,9 @@ def discard(train: Partition, share: float, rng: np.random.Generator) -> Partiti
 
 
 def largest_remainder(shares: Floats, total: int, rng: np.random.Generator) -> Ints:
-    """Whole numbers next to ``shares`` that sum to ``total``: round down, then one more for the
-    largest remainders.
+    """Whole numbers next to ``shares`` that sum to ``total``.
+
+    Round down, then one more for the largest remainders.
 
     Equal remainders are ranked at random, so low client numbers have no advantage.
 
@@ -88,9 +93,7 @@ def largest_remainder(shares: Floats, total: int, rng: np.random.Generator) -> I
 
 
 def _choose(group: Ints, take: Ints, rng: np.random.Generator) -> Bools:
-    """Mark ``take[g]`` random members of every group g; ``group`` (n,) holds each member's
-    group.
-    """
+    """Mark ``take[g]`` random members of every group g; ``group`` (n,) says who is in which."""
     rank = np.lexsort((rng.random(len(group)), group))
     sizes = np.bincount(group, minlength=len(take))
     place = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -1,5 +1,4 @@
-"""Texts as rows of token ids: split into lower-case words, keep the most frequent ones, cut or pad
-to one length.
+"""Texts as rows of token ids: lower-case words, the most frequent kept, cut or padded.
 
 Web addresses and @names become one token each, so nobody's name enters a vocabulary. Ids: 0
 padding, 1 unknown word, 2.. words by falling frequency. A vocabulary comes from training texts
@@ -19,7 +18,9 @@ from numpy.typing import NDArray
 from ..types import Ints
 from .dataset import CHUNK_ROWS
 
-PADDING, UNKNOWN, FIRST_WORD = 0, 1, 2
+PADDING = 0
+UNKNOWN = 1
+FIRST_WORD = 2
 _TOKEN = re.compile(r"(?P<url>https?://\S+|www\.\S+)|(?P<user>@\w+)|[^\W_]+(?:['’][^\W_]+)?")
 
 
@@ -36,8 +37,9 @@ def tokenise(text: str) -> list[str]:
 
 
 def build_vocabulary(documents: Iterable[Sequence[str]], size: int = 10_000) -> dict[str, int]:
-    """Word -> id for the most frequent words; ``size`` counts padding and unknown too. Equal
-    counts: alphabetical.
+    """Word -> id for the most frequent words; ``size`` counts padding and unknown too.
+
+    Words with equal counts are in alphabetical order.
 
     >>> build_vocabulary([["b", "a"], ["b", "c"]], size=4)
     {'b': 2, 'a': 3}
@@ -52,8 +54,7 @@ def build_vocabulary(documents: Iterable[Sequence[str]], size: int = 10_000) -> 
 def fit_vocabulary(
     ids: NDArray[np.integer], rows: Ints, words: int, size: int
 ) -> NDArray[np.int32]:
-    """(words,) the new id of every word: the ``size`` most frequent of these rows stay, all others
-    are unknown.
+    """(words,) the new id of every word: the ``size`` most frequent stay, all others are unknown.
 
     Only what is left of a text after cutting is counted; equal counts keep the order of their old
     ids.
@@ -76,14 +77,13 @@ def fit_vocabulary(
 def encode(
     documents: Sequence[Sequence[str]], vocabulary: Mapping[str, int], length: int
 ) -> NDArray[np.int32]:
-    """(N, length) ids: the first ``length`` words, padding behind them. An empty text is one
-    unknown word.
+    """(N, length) ids: the first ``length`` words, then padding; an empty text is one unknown word.
 
     >>> encode([["b", "z"], []], {"b": 2}, 3).tolist()
     [[2, 1, 0], [1, 0, 0]]
     """
     ids = np.zeros((len(documents), length), np.int32)
     for row, words in zip(ids, documents, strict=True):
-        found = [vocabulary.get(word, UNKNOWN) for word in words[:length]] or [UNKNOWN]
-        row[: len(found)] = found
+        word_ids = [vocabulary.get(word, UNKNOWN) for word in words[:length]] or [UNKNOWN]
+        row[: len(word_ids)] = word_ids
     return ids

@@ -22,7 +22,8 @@ def write_app(folder: Path, recipe: Mapping[str, Any], *, seed: int = 0) -> list
 
     >>> import tempfile
     >>> from fedskew.recipe import load, resolve
-    >>> [path.name for path in write_app(Path(tempfile.mkdtemp()) / "my-fleet", resolve(load("fedavg")))]
+    >>> folder = Path(tempfile.mkdtemp()) / "my-fleet"
+    >>> [path.name for path in write_app(folder, resolve(load("fedavg")))]
     ['recipe.toml', 'pyproject.toml', 'task.py', 'server_app.py', 'client_app.py']
     """
     with disk_errors(folder):

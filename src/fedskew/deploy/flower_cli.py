@@ -57,7 +57,10 @@ def write_connection(flower_home: Path, address: str, authority: Path | None) ->
         else f"root-certificates = {json.dumps(str(authority))}"
     )
     flower_home.mkdir(parents=True, exist_ok=True)
-    text = f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\naddress = "{address}"\n{secure}\n'
+    text = (
+        f'[superlink]\ndefault = "{CONNECTION}"\n\n'
+        f'[superlink.{CONNECTION}]\naddress = "{address}"\n{secure}\n'
+    )
     (flower_home / "config.toml").write_text(text)
 
 

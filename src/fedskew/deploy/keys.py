@@ -18,8 +18,17 @@ from typing import Any
 from fedskew.errors import RunError
 
 YEARS = 1
-USES = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "key_cert_sign",
-        "crl_sign", "encipher_only", "decipher_only")  # fmt: skip
+USES = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
 
 
 @dataclass(frozen=True)

@@ -141,8 +141,12 @@ def superlink_command(fleet: Fleet, certificates: Certificates | None) -> list[s
     """
     secure = ["--insecure"]
     if certificates is not None:
-        secure = ["--ssl-certfile", str(certificates.certificate), "--ssl-keyfile", str(certificates.key),
-                  "--ssl-ca-certfile", str(certificates.authority), "--enable-supernode-auth"]  # fmt: skip
+        secure = [
+            *("--ssl-certfile", str(certificates.certificate)),
+            *("--ssl-keyfile", str(certificates.key)),
+            *("--ssl-ca-certfile", str(certificates.authority)),
+            "--enable-supernode-auth",
+        ]
     port = fleet.address.rpartition(":")[2]
     state = [
         "--database",
@@ -249,8 +253,13 @@ def admit(home: Path, name: str) -> tuple[Path, list[str]]:
     address = f"{hosts_of(fleet.host)[0]}:{fleet.address.rpartition(':')[2]}"
     # no telemetry there either
     quiet = [f"{name}={value}" for name, value in QUIET.items() if name.startswith("FLWR")]
-    command = ["env", *quiet, "flower-supernode", "--superlink", address, "--root-certificates", "ca.crt",
-               "--auth-supernode-private-key", key.name, "--node-config", "partition-id=0"]  # fmt: skip
+    command = [
+        *("env", *quiet, "flower-supernode"),
+        *("--superlink", address),
+        *("--root-certificates", "ca.crt"),
+        *("--auth-supernode-private-key", key.name),
+        *("--node-config", "partition-id=0"),
+    ]
     return key, command
 
 

@@ -1,5 +1,6 @@
-"""Distance: how far clients are from each other, ``distance(signal, *, options) -> Geometry``, and
-how skewed all are together.
+"""Distance: how far clients are from each other, and how skewed all are together.
+
+A distance is a function ``distance(signal, *, options) -> Geometry``.
 
 One file per family: :mod:`divergence` (made for distributions), :mod:`vector` (plain vectors),
 :mod:`psi` (deviation from the whole federation), :mod:`skew` (one number for everybody);
@@ -37,10 +38,14 @@ DISTANCES: dict[str, Callable[..., Geometry]] = {
 }
 
 _EMD = (
-    "means three different things. Say which: w1_index (classes on a line 0..C-1), w1_values (proportions as samples, as in "
-    "FedArtML) or tv (every two classes equally far apart, the honest one for unordered classes)"
+    "means three different things. Say which: w1_index (classes on a line 0..C-1), "
+    "w1_values (proportions as samples, as in FedArtML) "
+    "or tv (every two classes equally far apart, the honest one for unordered classes)"
 )
-_JS = "means two things. Say which: js_div (the divergence, paper 002) or js_dist (its square root, scipy's)"
+_JS = (
+    "means two things. Say which: js_div (the divergence, paper 002) "
+    "or js_dist (its square root, scipy's)"
+)
 
 REFUSED: Mapping[str, str] = MappingProxyType(
     {
@@ -60,10 +65,9 @@ def resolve(name: str) -> Callable[..., Geometry]:
 
     >>> resolve("tv").__name__
     'tv'
-    >>> resolve("js")
+    >>> resolve("js")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    fedskew.errors.RecipeError: distance: 'js' means two things. Say which: js_div (the divergence, paper 002) or js_dist \
-(its square root, scipy's).
+    fedskew.errors.RecipeError: distance: 'js' means two things. Say which: js_div ... or js_dist...
     """
     if name in DISTANCES:
         return DISTANCES[name]

@@ -1,5 +1,4 @@
-"""Distances made for probability distributions: how much of one client's label mix would have to
-change to get another's.
+"""Distances between distributions: how much of one label mix must change to get another's.
 
 METHODS 2.1-2.4; Hellinger is FedLECC's (paper 000), all others are compared by the similarity study
 (paper 002, eqs 9-11).
@@ -57,9 +56,7 @@ def hellinger_pairwise(rows: Floats) -> Floats:
 
 
 def hellinger(signal: Signal) -> Geometry:
-    """Hellinger distance: the overlap of two label mixes, 0 to 1. Scales to any number of
-    clients.
-    """
+    """Hellinger distance: the overlap of two label mixes, 0 to 1; scales to any K."""
     return describe(signal, "hellinger", hellinger_pairwise, hellinger_points)
 
 
@@ -74,7 +71,8 @@ def js_div_pairwise(rows: Floats, *, unit: Unit = "nats") -> Floats:
     """
     square = np.zeros((len(rows), len(rows)))
     for block in _blocks(rows):
-        one, other = rows[block, None, :], rows[None, block.start :, :]
+        one = rows[block, None, :]
+        other = rows[None, block.start :, :]
         middle = (one + other) / 2
         part = (scipy.special.rel_entr(one, middle) + scipy.special.rel_entr(other, middle)).sum(
             axis=2
@@ -91,15 +89,14 @@ def js_dist_pairwise(rows: Floats, *, unit: Unit = "nats") -> Floats:
 
 
 def js_div(signal: Signal, *, unit: Unit = "nats") -> Geometry:
-    """Jensen-Shannon divergence (paper 002 eq 10, natural logarithm). Not a metric: see
-    ``js_dist``.
-    """
+    """Jensen-Shannon divergence (paper 002 eq 10, natural logarithm), no metric."""
     return describe(signal, "js_div", lambda rows: js_div_pairwise(rows, unit=unit))
 
 
 def js_dist(signal: Signal, *, unit: Unit = "nats") -> Geometry:
-    """Jensen-Shannon distance, the root of the divergence. Its exact points are
-    infinite-dimensional: it does not scale.
+    """Jensen-Shannon distance, the root of the divergence; it does not scale.
+
+    Its exact points are infinite-dimensional.
     """
     return describe(signal, "js_dist", lambda rows: js_dist_pairwise(rows, unit=unit))
 
@@ -108,8 +105,9 @@ def js_dist(signal: Signal, *, unit: Unit = "nats") -> Geometry:
 
 
 def fill_zeros(rows: Floats, *, zeros: Zeros = "clip", eps: float = 1e-6) -> Floats:
-    """Lift absent classes off zero: ``clip`` raises to eps, ``add`` adds eps, both renormalise;
-    ``none`` changes nothing.
+    """Lift absent classes off zero.
+
+    ``clip`` raises to eps, ``add`` adds eps, both renormalise; ``none`` changes nothing.
     """
     if zeros == "none":
         return rows
@@ -147,13 +145,14 @@ def kl_pairwise(rows: Floats, *, zeros: Zeros = "clip", eps: float = 1e-6) -> Fl
 
 
 def kl(signal: Signal, *, zeros: Zeros = "clip", eps: float = 1e-6) -> Geometry:
-    """Kullback-Leibler divergence, mean of both directions. ``zeros = "none"`` gives infinities
-    where supports differ.
+    """Kullback-Leibler divergence, mean of both directions.
+
+    ``zeros = "none"`` gives infinities where supports differ.
     """
     return describe(signal, "kl", lambda rows: kl_pairwise(rows, zeros=zeros, eps=eps))
 
 
-# ---------------------------------------------------------------- the three readings of "earth mover's distance"
+# --------------------------------------------- the three readings of "earth mover's distance"
 
 
 def w1_index_pairwise(rows: Floats) -> Floats:
@@ -168,8 +167,9 @@ def w1_index_pairwise(rows: Floats) -> Floats:
 
 
 def w1_values_pairwise(rows: Floats) -> Floats:
-    """The proportions taken as samples, as ``scipy.stats.wasserstein_distance(p, q)`` does: mean
-    |sorted p - sorted q|.
+    """The proportions taken as samples: mean |sorted p - sorted q|.
+
+    As ``scipy.stats.wasserstein_distance(p, q)`` does.
 
     >>> round(float(w1_values_pairwise(np.array([[.7, .2, .1, 0], [.1, .2, .3, .4]]))[0, 1]), 6)
     0.15
@@ -179,38 +179,40 @@ def w1_values_pairwise(rows: Floats) -> Floats:
 
 
 def tv_pairwise(rows: Floats) -> Floats:
-    """Total variation, half the sum of |p_c - q_c|: Wasserstein when every two classes are
-    equally far apart.
+    """Total variation, half the sum of |p_c - q_c|.
+
+    It is Wasserstein when every two classes are equally far apart.
     """
     square: Floats = all_pairs(rows, "cityblock") / 2
     return square
 
 
 def w1_index(signal: Signal) -> Geometry:
-    """Earth mover's distance with the classes on a line 0..C-1. It invents an order: "3" is
-    nearer to "4" than to "9".
+    """Earth mover's distance with the classes on a line 0..C-1; it invents an order.
+
+    "3" is nearer to "4" than to "9".
     """
     return describe(signal, "w1_index", w1_index_pairwise)
 
 
 def w1_values(signal: Signal) -> Geometry:
-    """What FedArtML calls EMD. It ignores which class is which: two clients with one different
-    class each are at distance 0.
+    """What FedArtML calls EMD; it ignores which class is which.
+
+    Two clients with one different class each are at distance 0.
     """
     return describe(signal, "w1_values", w1_values_pairwise)
 
 
 def tv(signal: Signal) -> Geometry:
-    """Total variation: the share of examples that would have to change class. The honest "EMD"
-    for unordered classes.
+    """Total variation: the share of examples that would have to change class.
+
+    The honest "EMD" for unordered classes.
     """
     return describe(signal, "tv", tv_pairwise)
 
 
 def _blocks(rows: Floats) -> Iterator[slice]:
-    """Consecutive slices of clients, small enough that slice x K x C stays within
-    ``_BLOCK_NUMBERS``.
-    """
+    """Consecutive slices of clients: slice x K x C stays within ``_BLOCK_NUMBERS``."""
     step = max(1, _BLOCK_NUMBERS // max(1, rows.size))
     for start in range(0, len(rows), step):
         yield slice(start, min(start + step, len(rows)))

@@ -1,5 +1,4 @@
-"""From a metric on label proportions to a :class:`Geometry`, and the rule that no K x K matrix is
-built for many clients.
+"""From a metric on label proportions to a :class:`Geometry`; no K x K matrix for many clients.
 
 Up to ``EXACT_PAIRWISE_LIMIT`` clients a geometry holds every pair. Above it, only points whose
 Euclidean distance is the metric; a metric without such points is refused by name. 5,000 clients are
@@ -68,12 +67,14 @@ def describe(
 
     ``squared`` says that the squared Euclidean distance of the points is the metric.
     """
-    rows, known = known_rows(signal), signal.known
+    rows = known_rows(signal)
+    known = signal.known
     exact = len(known) <= EXACT_PAIRWISE_LIMIT
     if not exact and points is None:
         raise SignalError(
             "distance",
-            f"'{name}' compares every pair, and {len(known):,} clients are above the limit of {EXACT_PAIRWISE_LIMIT:,}",
+            f"'{name}' compares every pair, "
+            f"and {len(known):,} clients are above the limit of {EXACT_PAIRWISE_LIMIT:,}",
             f"Use one of: {', '.join(SCALING_METRICS)}",
         )
     return Geometry(

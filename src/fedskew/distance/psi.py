@@ -1,5 +1,4 @@
-"""Population stability index: how far each client's label mix lies from the federation's, class by
-class.
+"""Population stability index: how far each label mix lies from the federation's, by class.
 
 Clust-PSI-PFL (paper 004): PSI_ic = (p_ic - g_c) ln(p_ic / g_c), PSI_i = sum_c PSI_ic, WPSI = sum_i
 (n_i / N) PSI_i, with g the label mix of all examples together. The clustering features of a client
@@ -30,9 +29,7 @@ from fedskew.types import Floats, Geometry, Signal
 
 
 def overall_mix(rows: Floats, num_examples: Floats) -> Floats:
-    """(C,) g, the label mix of all examples together; every client counts alike if no one has a
-    size.
-    """
+    """(C,) g, the label mix of all examples together; clients count alike if nobody has a size."""
     total = num_examples.sum()
     mix: Floats = num_examples @ rows / total if total > 0 else rows.mean(axis=0)
     return mix
@@ -63,9 +60,7 @@ def _columns(rows: Floats, mix: Floats, signed: bool, eps: float) -> Floats:
 
 @dataclass(frozen=True)
 class PsiScale:
-    """What turns label proportions into features: the federation's label mix, and each column's
-    mean and spread.
-    """
+    """What turns label proportions into features: the federation's mix, means and spreads."""
 
     mix: Floats  # (C,) g
     mean: Floats  # (1 + C,)
@@ -103,8 +98,9 @@ def psi_scale(
 def psi_features(
     rows: Floats, num_examples: Floats, *, signed: bool = False, eps: float = 1e-6
 ) -> Floats:
-    """(K, 1 + C) columns of mean 0 and population standard deviation 1: the client's whole PSI,
-    then one column per class.
+    """(K, 1 + C) columns of mean 0 and population standard deviation 1.
+
+    First the client's whole PSI, then one column per class.
     """
     return psi_scale(rows, num_examples, signed=signed, eps=eps).place(rows)
 

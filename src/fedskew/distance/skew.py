@@ -27,8 +27,9 @@ from fedskew.types import Floats, Ints, frozen
 
 @dataclass(frozen=True)
 class SkewFigures:
-    """Every figure of one federation. Clients without examples are listed in ``empty_clients``
-    and left out of all others.
+    """Every figure of one federation.
+
+    Clients without examples are listed in ``empty_clients`` and left out of all others.
     """
 
     num_clients: int
@@ -64,7 +65,9 @@ class SkewFigures:
 def skew_figures(counts: ArrayLike, *, eps: float = 1e-6) -> SkewFigures:
     """All figures of a (K, C) table of label counts; noisy, fractional counts are welcome too.
 
-    >>> figures = skew_figures(np.kron(np.eye(5), np.full((2, 2), 500)))  # 10 clients, 2 of 10 classes each, every class twice
+    Ten clients with two of ten classes each, every class at two clients:
+
+    >>> figures = skew_figures(np.kron(np.eye(5), np.full((2, 2), 500)))
     >>> round(figures.omega, 3), figures.classes_max, figures.size_gini
     (8.888, 2, 0.0)
     """
@@ -75,8 +78,9 @@ def skew_figures(counts: ArrayLike, *, eps: float = 1e-6) -> SkewFigures:
         raise SignalError(
             "skew", "no client has any examples", "Give at least one client with a count above zero"
         )
-    rows, weights = table[known] / sizes[known, None], sizes[known]
-    held = np.count_nonzero(table, axis=1)
+    rows = table[known] / sizes[known, None]
+    weights = sizes[known]
+    num_held = np.count_nonzero(table, axis=1)
     terms = psi_terms(rows, weights, eps=eps)
     per_client = np.full(len(table), np.nan)
     per_client[known] = terms.sum(axis=1)
@@ -97,12 +101,12 @@ def skew_figures(counts: ArrayLike, *, eps: float = 1e-6) -> SkewFigures:
         size_min=float(weights.min()),
         size_median=float(np.median(weights)),
         size_max=float(weights.max()),
-        classes_min=int(held[known].min()),
-        classes_mean=float(held[known].mean()),
-        classes_max=int(held[known].max()),
+        classes_min=int(num_held[known].min()),
+        classes_mean=float(num_held[known].mean()),
+        classes_max=int(num_held[known].max()),
         psi_per_client=frozen(per_client),
         psi_per_class=frozen(per_class),
-        classes_per_client=frozen(held, np.int64),
+        classes_per_client=frozen(num_held, np.int64),
     )
 
 
@@ -126,12 +130,11 @@ def _checked(counts: ArrayLike) -> Floats:
     return table
 
 
-# ---------------------------------------------------------------- FedArtML's three, on rows (K, C) that sum to 1
+# --------------------------------------------- FedArtML's three, on rows (K, C) that sum to 1
 
 
 def hellinger_skew(rows: Floats) -> float:
-    """HD: root mean square of the Hellinger distance over all pairs, clipped at 1; 0 for one
-    client.
+    """HD: root mean square Hellinger distance over all pairs, clipped at 1; 0 for one client.
 
     >>> round(hellinger_skew(np.array([[.7, .2, .1, 0], [.1, .2, .3, .4], [.25] * 4])), 6)
     0.443606
@@ -147,8 +150,9 @@ def hellinger_skew(rows: Floats) -> float:
 
 
 def jensen_shannon_skew(rows: Floats) -> float:
-    """JSD: sqrt of (entropy of the mean - mean entropy, in bits) over log2 K; undivided for two
-    clients, 0 for one.
+    """JSD: sqrt of (entropy of the mean - mean entropy, in bits) over log2 K.
+
+    It is undivided for two clients, and 0 for one.
 
     >>> round(jensen_shannon_skew(np.array([[.7, .2, .1, 0], [.1, .2, .3, .4], [.25] * 4])), 6)
     0.432556
@@ -161,8 +165,7 @@ def jensen_shannon_skew(rows: Floats) -> float:
 
 
 def emd_values_skew(rows: Floats) -> float:
-    """FedArtML's EMD: sqrt of the mean over pairs of ``w1_values``, exact at any K; 0 for one
-    client.
+    """FedArtML's EMD: sqrt of the mean ``w1_values`` over pairs, exact at any K; 0 for one client.
 
     >>> round(emd_values_skew(np.array([[.7, .2, .1, 0], [.1, .2, .3, .4], [.25] * 4])), 6)
     0.397911
@@ -202,7 +205,8 @@ def gini(sizes: ArrayLike) -> float:
     (0.0, 0.75)
     """
     ascending = np.sort(np.asarray(sizes, np.float64))
-    num, total = len(ascending), float(ascending.sum())
+    num = len(ascending)
+    total = float(ascending.sum())
     if total == 0:
         return 0.0
     return float(np.arange(1 - num, num, 2) @ ascending) / (num * total)

@@ -84,9 +84,7 @@ def mse(signal: Signal) -> Geometry:
 
 
 def mmd_linear(signal: Signal) -> Geometry:
-    """Squared maximum mean discrepancy with a linear kernel, C times ``mse``. Scales (as its
-    square root).
-    """
+    """Squared MMD with a linear kernel, C times ``mse``; scales (as its square root)."""
     return describe(signal, "mmd_linear", mmd_linear_pairwise, lambda rows: rows, squared=True)
 
 

@@ -2,8 +2,8 @@
 
 ::
 
-    server_app.py   serve(grid, context, task, FOLDER)     plays fedskew.loop.federation.run over the fleet, checkpoint every round
-    client_app.py   app = client_app(task, FOLDER)         answers with this client's own data
+    server_app.py   serve(grid, context, task, FOLDER)    plays the recipe, a checkpoint every round
+    client_app.py   app = client_app(task, FOLDER)        answers with this client's own data
 
 Settings come from Flower's run configuration (``[tool.flwr.app.config]`` and ``flwr run
 --run-config``), see :data:`DEFAULTS`; ``recipe`` is a file beside the app, so that both sides hold
@@ -13,8 +13,8 @@ the same one.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -22,22 +22,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedskew.accounting.devices import Devices, draw_population
 from fedskew.data import Shards
-from fedskew.errors import RecipeError, RunFolderError, did_you_mean
-from fedskew.experiment.result import Run
-from fedskew.experiment.world import dataset_of, factory_of, shards_of
-from fedskew.loop.federation import run as play
-from fedskew.loop.federation import settle
-from fedskew.loop.method import Setting
-from fedskew.recipe import fingerprint, load, method_of, override, read_assignments, resolve
-from fedskew.records import RunFolder, read_json, read_rounds, write_json
-from fedskew.runtime.faults import Faults, FaultyRuntime
+from fedskew.errors import RecipeError, did_you_mean
+from fedskew.experiment.driver import Backend, drive
+from fedskew.experiment.run import Run
+from fedskew.experiment.run_folders import RUNS, run_folder
+from fedskew.experiment.world import dataset_of, factory_of, population_of, shards_of
+from fedskew.recipe import load, override, read_assignments, resolve
+from fedskew.records import Labels, read_json, write_json
 from fedskew.runtime.flower.client import make_client_app
 from fedskew.runtime.flower.server import FlowerRuntime, Patience
 from fedskew.runtime.flower.superlink_watch import end_with_superlink
 from fedskew.runtime.flower.task import ClientData, FleetSettings, Task, server_store
-from fedskew.types import RoundRecord, ScoreOrder, State
+from fedskew.types import RoundRecord
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -67,7 +64,8 @@ DEFAULTS: dict[str, Any] = {
 def read_settings(config: Mapping[str, Any], folder: Path) -> FleetSettings:
     """The recipe and the seed behind a run configuration; both sides read them alike.
 
-    >>> read_settings({"recipe": "fedavg", "set": "run.rounds=3; local.lr=0.2"}, Path(".")).recipe["run"]["rounds"]
+    >>> config = {"recipe": "fedavg", "set": "run.rounds=3; local.lr=0.2"}
+    >>> read_settings(config, Path(".")).recipe["run"]["rounds"]
     3
     """
     for key in config:
@@ -91,11 +89,11 @@ def _patience(config: Mapping[str, Any]) -> Patience:
 
 
 def _folder(settings: FleetSettings) -> Path:
-    group = f"{settings.recipe['name']}-{fingerprint(settings.recipe)[:8]}"
-    return Path(str(settings.config["out"]) or Path("runs") / group / f"seed-{settings.seed}")
+    out = str(settings.config["out"])
+    return Path(out) if out else run_folder(RUNS, settings.recipe, settings.seed)
 
 
-# ---------------------------------------------------------------- the recipe's own data and model, divided as on one machine
+# ---------------------------------------------------------------- the recipe's data and model
 
 
 @lru_cache(maxsize=1)
@@ -138,10 +136,10 @@ def _rows(part: Any, client: int) -> Any:
 def recipe_test(settings: FleetSettings) -> ClientData:
     """The recipe's central test set, and the examples the server keeps for itself."""
     shards = _world(settings)
-    own, test = shards.auxiliary, shards.central_test
+    kept, test = shards.auxiliary, shards.central_test
     return ClientData(
-        shards.x[own],
-        shards.y[own],
+        shards.x[kept],
+        shards.y[kept],
         shards.x_test[test],
         shards.y_test[test],
         shards.mean,
@@ -163,45 +161,40 @@ def client_app(task: Task, folder: Path) -> ClientApp:
 
 
 def serve(grid: Grid, context: Context, task: Task, folder: Path) -> Run:
-    """Play the recipe over the fleet and keep its records; with ``resume`` go on where the last
-    checkpoint was.
-    """
+    """Play the recipe over the fleet and keep its records; ``resume`` goes on from a checkpoint."""
     end_with_superlink()
     settings = read_settings(context.run_config, folder)
-    records = _open(settings)
-    try:
-        state = records.restore()
-        if records.finished:
-            return Run.load(records.path)
-        return _serve(grid, str(context.run_id), task, settings, records, state)
-    finally:
-        records.close()
+    _check_possible(settings.recipe)
+    out, resume = _folder(settings), bool(settings.config["resume"])
+    flower_run = str(context.run_id)
+    return drive(
+        settings.recipe,
+        settings.seed,
+        lambda reached: _fleet_backend(grid, task, settings, flower_run, out, reached),
+        out=out,
+        resume=resume,
+        # the ServerApp of a killed SuperLink may need some seconds to notice and let go of it
+        wait_seconds=LETTING_GO_SECONDS if resume else 0.0,
+        on_round=lambda record: say(_line(record)),
+    )
 
 
-def _open(settings: FleetSettings) -> RunFolder:
-    """The run folder. On resume the ServerApp of a killed SuperLink may need some seconds to
-    notice and let go of it.
-    """
-    resume, until = bool(settings.config["resume"]), time.monotonic() + LETTING_GO_SECONDS
-    while True:
-        try:
-            return RunFolder(_folder(settings), settings.recipe, settings.seed, resume=resume)
-        except RunFolderError as error:
-            if not resume or "another process" not in error.what or time.monotonic() > until:
-                raise
-        time.sleep(1.0)
+def _check_possible(recipe: Mapping[str, Any]) -> None:
+    """Refuse what cannot be had on a fleet."""
+    if recipe["run"]["energy"] != "modelled":
+        raise RecipeError(
+            "run.energy",
+            f"'{recipe['run']['energy']}' cannot be measured on a fleet: "
+            "the server does not see its clients' machines",
+            "Set run.energy = 'modelled'",
+        )
 
 
-def _serve(
-    grid: Grid,
-    flower_run: str,
-    task: Task,
-    settings: FleetSettings,
-    records: RunFolder,
-    state: State | None,
-) -> Run:
+@contextmanager
+def _fleet_backend(
+    grid: Grid, task: Task, settings: FleetSettings, flower_run: str, out: Path, reached: int
+) -> Iterator[Backend]:
     recipe, seed = settings.recipe, settings.seed
-    devices, faults = Devices(**recipe["devices"]), Faults(**recipe["faults"])
     fleet = FlowerRuntime(
         grid,
         server_store(
@@ -210,85 +203,38 @@ def _serve(
         lambda: task.build_model(settings),
         recipe["data"]["clients"],
         patience=_patience(settings.config),
-        draw=lambda sizes: draw_population(sizes, devices, seed),
+        draw=lambda sizes: population_of(recipe, sizes, seed),
         say=say,
     )
+    sheet = _Sheet(out, flower_run, fleet, reached)
     try:
-        setting = settle(
-            method_of(recipe), FaultyRuntime(fleet, faults, seed) if faults.any else fleet, seed
+        yield Backend(
+            fleet,
+            clients_have_tests=lambda: fleet.clients_have_tests,
+            labels=lambda: _disclosed_labels(recipe, fleet),
+            facts={"flower_run": flower_run},
+            save_every_round=True,
+            after_round=sheet.write,
         )
-        if state is not None and state.models.shape[1] != setting.description.layout.size:
-            raise RunFolderError(
-                str(records.path),
-                "holds a model of another size",
-                "Resume with the same data and model",
-            )
-        records.begin({"flower_run": flower_run})
-        sheet = _Sheet(records.path, flower_run, fleet, -1 if state is None else state.round)
-        state = _play(setting, state, records, sheet)
-        return _finish(settings, setting, fleet, records, state, sheet)
     finally:
         fleet.close()
 
 
-def _play(setting: Setting, state: State | None, records: RunFolder, sheet: _Sheet) -> State:
-    """Every round is on disk, record and checkpoint, before the next one begins."""
-    for reached, record in play(setting, state):
-        state = reached
-        records.append(record)
-        records.save(state)
-        sheet.write(record.round)
-        say(_line(record))
-    if state is None:
-        raise RecipeError("run.rounds", "nothing to do", "Give at least one round")
-    return state
-
-
-def _finish(
-    settings: FleetSettings,
-    setting: Setting,
-    fleet: FlowerRuntime,
-    records: RunFolder,
-    state: State,
-    sheet: _Sheet,
-) -> Run:
-    columns = _columns(fleet, state)
-    rounds = read_rounds(records.path)
-    layout = setting.description.layout
-    run = Run(settings.recipe, settings.seed, rounds, columns, state.models, layout, records.path)
-    sheet.write(state.round)
-    records.finish(state.models, layout, columns, run.summary())
-    return run
-
-
-def _columns(fleet: FlowerRuntime, state: State) -> dict[str, list[Any]]:
-    """Per-client results of the final models, as columns; who is not there has no accuracy."""
-    size = len(state.loss)
-    home = np.zeros(size, np.int64) if state.home is None else np.asarray(state.home)
-    columns: dict[str, list[Any]] = {
-        "client": list(range(size)),
-        "examples": fleet.describe().population.num_examples.tolist(),
-        "times_selected": state.times_selected.tolist(),
-        "last_loss": state.loss.tolist(),
-        "slot": home.tolist(),
-    }
-    if fleet.clients_have_tests:
-        scores = fleet.score(ScoreOrder(range(size), state.models, home, "test"))
-        columns |= {
-            "test_examples": scores.num_examples.tolist(),
-            "accuracy": scores.accuracy.tolist(),
-            "test_loss": scores.loss.tolist(),
-        }
-    return columns
+def _disclosed_labels(recipe: Mapping[str, Any], fleet: FlowerRuntime) -> Labels | None:
+    """The label counts that clients gave away because the recipe's signal is ``histogram``; under
+    any other signal nothing exact is kept, whatever somebody may have sent.
+    """
+    if recipe.get("signal", {}).get("use") != "histogram":
+        return None
+    counts = fleet.label_counts()
+    return Labels(counts, [str(number) for number in range(counts.shape[1])])
 
 
 # ---------------------------------------------------------------- what is written and said
 
 
 class _Sheet:
-    """``fleet.json``: one entry per Flower run that played this folder, with its messages and
-    payload bytes.
-    """
+    """``fleet.json``: messages and payload bytes of each Flower run that played this folder."""
 
     def __init__(self, folder: Path, flower_run: str, fleet: FlowerRuntime, reached: int) -> None:
         self._path, self._fleet = folder / FLEET, fleet
@@ -309,4 +255,5 @@ def say(text: str) -> None:
 def _line(record: RoundRecord) -> str:
     failed = "".join(f", client {client} {why}" for client, why in record.failures.items())
     score = "" if np.isnan(record.accuracy) else f"accuracy {record.accuracy:.4f}, "
-    return f"round {record.round}: {score}{len(record.loss)} of {len(record.loss) + len(record.failures)} replied{failed}"
+    asked = len(record.loss) + len(record.failures)
+    return f"round {record.round}: {score}{len(record.loss)} of {asked} replied{failed}"

@@ -1,41 +1,32 @@
-"""From a recipe to a :class:`Run`: load the data, build the clients, start the runtime, play the
-loop, keep the records.
-"""
+"""A recipe on this machine: its data, dealt out to clients, behind the local runtime."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from threadpoolctl import threadpool_limits
-
-from fedskew.accounting.devices import Devices, draw_population
 from fedskew.accounting.energy import meter_for
-from fedskew.data import Shards
-from fedskew.errors import RecipeError, RunError, RunFolderError
-from fedskew.experiment.result import Run
-from fedskew.experiment.world import dataset_of, factory_of, shards_of, store_of
-from fedskew.loop.federation import run as play
-from fedskew.loop.federation import settle
-from fedskew.loop.method import Setting
-from fedskew.loop.training import score_clients
-from fedskew.recipe import load, method_of, override, resolve
-from fedskew.records import RUN, RunFolder, read_rounds
-from fedskew.runtime.faults import Faults, FaultyRuntime
+from fedskew.errors import RunError
+from fedskew.experiment.driver import Backend, OnRound, drive
+from fedskew.experiment.run import Run
+from fedskew.experiment.world import (
+    dataset_of,
+    factory_of,
+    labels_of,
+    population_of,
+    shards_of,
+    store_of,
+)
+from fedskew.recipe import load, override, resolve
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.metered import MeteredRuntime
-from fedskew.types import RoundRecord, Runtime, State
 
 if TYPE_CHECKING:
     from torch import nn
-
-OnRound = Callable[[RoundRecord], None]
 
 
 def run(
@@ -86,153 +77,79 @@ def run(
         raw = override(raw, {"data.use": "custom"})
     if model is not None:
         raw = {**raw, "model": {"use": "custom"}}
-    resolved = resolve(raw)
-    folder = RunFolder(Path(out), resolved, seed, resume=resume) if out is not None else None
-    try:
-        # The workers have the cores: a second BLAS thread here would spin on one of theirs (56 ms
-        # instead of 18 for hics at K = 1,000), and sums must not depend on how many cores a machine
-        # has.
-        with threadpool_limits(1):
-            return _run(resolved, data, model, clients, seed, workers, folder, on_round)
-    finally:
-        if folder is not None:
-            folder.close()
+    return run_resolved(
+        resolve(raw),
+        data=data,
+        model=model,
+        clients=clients,
+        seed=seed,
+        workers=workers,
+        out=out,
+        resume=resume,
+        on_round=on_round,
+    )
 
 
-def _run(
-    resolved: Mapping[str, Any],
+def run_resolved(
+    recipe: Mapping[str, Any],
+    *,
+    data: Any = None,
+    model: Callable[[], nn.Module] | None = None,
+    clients: Any = None,
+    seed: int = 0,
+    workers: int = 0,
+    out: str | Path | None = None,
+    resume: bool = False,
+    on_round: OnRound | None = None,
+) -> Run:
+    """:func:`run` for a recipe that :func:`fedskew.recipe.resolve` has already checked."""
+    return drive(
+        recipe,
+        seed,
+        lambda reached: _local_backend(recipe, seed, data, model, clients, workers),
+        out=None if out is None else Path(out),
+        resume=resume,
+        on_round=on_round,
+    )
+
+
+@contextmanager
+def _local_backend(
+    recipe: Mapping[str, Any],
+    seed: int,
     data: Any,
     model: Callable[[], nn.Module] | None,
     clients: Any,
-    seed: int,
     workers: int,
-    folder: RunFolder | None,
-    on_round: OnRound | None,
-) -> Run:
-    state = folder.restore() if folder is not None else None
-    if folder is not None and folder.finished:
-        return Run.load(folder.path)
+) -> Iterator[Backend]:
     if importlib.util.find_spec("torch") is None:
         raise RunError(
             "local runtime", "PyTorch is not installed", "Run: pip install 'fedskew[torch]'"
         )
-    dataset = dataset_of(resolved, data)
-    shards = shards_of(resolved, dataset, seed, clients)
-    faults = Faults(**resolved["faults"])
-    devices = Devices(**resolved["devices"])
-    population = draw_population(
-        shards.train.sizes, devices, seed, seconds_per_example=faults.seconds_per_example
-    )
-    factory = model or factory_of(resolved, dataset)
-    meter = meter_for(resolved["run"]["energy"])
+    dataset = dataset_of(recipe, data)
+    shards = shards_of(recipe, dataset, seed, clients)
+    labels = labels_of(shards)
+    factory = model or factory_of(recipe, dataset)
+    population = population_of(recipe, shards.train.sizes, seed)
+    meter = meter_for(recipe["run"]["energy"])
     if meter is not None:
-        workers = _alone(workers)
+        workers = _one_worker(workers)
+    facts = {"partition": asdict(shards.train.report), "client_test": shards.client_test}
     with LocalRuntime(store_of(shards), factory, workers=workers, population=population) as local:
         metered = None if meter is None else MeteredRuntime(local, meter)
-        runtime: Runtime = metered or local
-        runtime = FaultyRuntime(runtime, faults, seed) if faults.any else runtime
-        setting = settle(method_of(resolved), runtime, seed)
-        if folder is not None:
-            _check_layout(state, setting, folder)
-            facts = {"partition": asdict(shards.train.report), "client_test": shards.client_test}
-            folder.begin(facts | ({} if meter is None else {"meter": meter.name}))
-            folder.keep_labels(shards.label_counts, shards.dataset.class_names, shards.train.names)
-        state, records = _play(
-            setting, state, folder, resolved["run"]["checkpoint_seconds"], on_round, metered
+        yield Backend(
+            metered or local,
+            clients_have_tests=lambda: shards.test is not None,
+            labels=lambda: labels,
+            facts=facts | ({} if meter is None else {"meter": meter.name}),
+            measured_joules=None if metered is None else metered.take_joules,
         )
-        return _finish(resolved, setting, shards, state, records, folder)
 
 
-def _alone(workers: int) -> int:
-    """One worker: clients that share a machine share its power, and nobody can tell whose it
-    was.
-    """
+def _one_worker(workers: int) -> int:
+    """Clients that share a machine share its power, and nobody can tell whose it was."""
     if workers > 1:
         raise RunError(
             "run.energy", f"cannot be measured with {workers} workers at once", "Use --workers 1"
         )
     return 1
-
-
-def _check_layout(state: State | None, setting: Setting, folder: RunFolder) -> None:
-    if state is not None and state.models.shape[1] != setting.description.layout.size:
-        what = f"holds a model of {state.models.shape[1]} numbers, this one has {setting.description.layout.size}"
-        raise RunFolderError(str(folder.path), what, "Resume with the same data and model")
-
-
-def _play(
-    setting: Setting,
-    state: State | None,
-    folder: RunFolder | None,
-    checkpoint_seconds: float,
-    on_round: OnRound | None,
-    metered: MeteredRuntime | None = None,
-) -> tuple[State, list[RoundRecord]]:
-    records = read_rounds(folder.path) if folder is not None else []
-    saved = time.monotonic()
-    for reached, record in play(setting, state):
-        state = reached
-        if metered is not None:
-            record = replace(record, measured_joules=metered.take_joules())
-        records.append(record)
-        if folder is not None:
-            folder.append(record)
-            # Round 0 is always saved: a private signal draws noise nobody can draw again.
-            if record.round == 0 or time.monotonic() - saved >= checkpoint_seconds:
-                folder.save(state)
-                saved = time.monotonic()
-        if on_round is not None:
-            on_round(record)
-    if state is None:
-        raise RecipeError("run.rounds", "nothing to do", "Give at least one round")
-    if folder is not None:
-        folder.save(state)
-    return state, records
-
-
-def _finish(
-    resolved: Mapping[str, Any],
-    setting: Setting,
-    shards: Shards,
-    state: State,
-    records: list[RoundRecord],
-    folder: RunFolder | None,
-) -> Run:
-    columns = client_columns(setting, shards, state)
-    layout = setting.description.layout
-    result = Run(
-        resolved,
-        setting.seed,
-        records,
-        columns,
-        state.models,
-        layout,
-        folder.path if folder else None,
-    )
-    if folder is not None:
-        folder.finish(state.models, layout, columns, result.summary())
-        result = replace(result, facts=json.loads((folder.path / RUN).read_text()))
-    return result
-
-
-def client_columns(setting: Setting, shards: Shards, state: State) -> dict[str, list[Any]]:
-    """Per-client results of the final models, as columns."""
-    size = setting.description.population.size
-    home = np.zeros(size, np.int64) if state.home is None else np.asarray(state.home)
-    columns: dict[str, list[Any]] = {
-        "client": list(range(size)),
-        "examples": setting.description.population.num_examples.tolist(),
-        "times_selected": state.times_selected.tolist(),
-        "last_loss": state.loss.tolist(),
-        "slot": home.tolist(),
-    }
-    if state.clustering is not None:
-        columns["cluster"] = state.clustering.labels.tolist()
-    if shards.test is not None:
-        scores = score_clients(setting, state, range(size), state.models, home, "test")
-        columns |= {
-            "test_examples": scores.num_examples.tolist(),
-            "accuracy": scores.accuracy.tolist(),
-            "test_loss": scores.loss.tolist(),
-        }
-    return columns

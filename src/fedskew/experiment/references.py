@@ -1,5 +1,6 @@
-"""The rows every personalised result has to be shown with (METHODS 7.5): what could be had without
-the method.
+"""The rows every personalised result has to be shown with (METHODS 7.5).
+
+They say what could be had without the method.
 
 - ``majority_class``: each client always answers with the most frequent label of its TRAINING data.
 - ``fine_tuned``: the final global model, trained for some epochs more at each client, which keeps
@@ -24,8 +25,7 @@ import numpy as np
 from fedskew.accounting.fairness import Fairness, fairness
 from fedskew.data import Shards
 from fedskew.errors import RunError
-from fedskew.experiment.history import History, history_of
-from fedskew.experiment.result import Run
+from fedskew.experiment.run import Run
 from fedskew.experiment.world import dataset_of, factory_of, shards_of, store_of
 from fedskew.recipe import method_of
 from fedskew.records import COMPUTED, read_references, write_references
@@ -107,7 +107,7 @@ def with_references(
     model: Callable[[], nn.Module] | None = None,
     clients: Any = None,
     on_row: Callable[[str], None] | None = None,
-) -> History:
+) -> Run:
     """The run with its reference rows, for :meth:`fedskew.Comparison.of`.
 
     If the run has a folder each row is kept there as soon as it is known, and none is computed
@@ -125,7 +125,7 @@ def with_references(
         kept = {**kept, name: _columns(result, name, model, shards)}
         if result.folder is not None:
             write_references(result.folder, kept)
-    return replace(history_of(result), references=kept)
+    return replace(result, references=kept)
 
 
 def _columns(
@@ -140,8 +140,9 @@ def _columns(
 
 
 def majority_class(shards: Shards) -> Reference:
-    """Each client's most frequent training label (the lowest among equals; everybody's for a
-    client without examples).
+    """Each client's most frequent training label; the lowest among equals.
+
+    Of a client without examples it is everybody's.
     """
     test = _tests(shards)
     counts = shards.label_counts
@@ -157,8 +158,9 @@ def majority_class(shards: Shards) -> Reference:
 def fine_tuned(
     factory: Callable[[], nn.Module], shards: Shards, model: Params, job: LocalJob, seed: int
 ) -> Reference:
-    """The global model after training at each client alone; a client that cannot train keeps the
-    global model.
+    """The global model after training at each client alone.
+
+    A client that cannot train keeps the global model.
     """
     accuracy, tests = np.full(shards.clients, np.nan), _tests(shards).sizes
     with LocalRuntime(store_of(shards), factory, workers=1) as runtime:
@@ -169,8 +171,8 @@ def fine_tuned(
             replies = runtime.train(
                 TrainOrder(ids, model[None], start, job, seed=seed, round=FINE_TUNING_ROUND)
             )
-            own = np.where(replies.ok[:, None], replies.params, model)
-            scores = runtime.score(ScoreOrder(ids, own, np.arange(len(ids)), "test"))
+            tuned = np.where(replies.ok[:, None], replies.params, model)
+            scores = runtime.score(ScoreOrder(ids, tuned, np.arange(len(ids)), "test"))
             accuracy[ids] = scores.accuracy
     return Reference("fine_tuned", frozen(accuracy, np.float64), frozen(tests, np.int64))
 
@@ -196,9 +198,7 @@ def centralised(
 
 
 def sample_passes(result: Run) -> float:
-    """How often the federation trained on its data: example passes of all rounds over the number
-    of examples.
-    """
+    """How often the federation trained on its data: example passes of all rounds per example."""
     sizes = np.asarray(result.clients["examples"], np.float64)
     trained = sum(float(sizes[client]) for record in result.rounds for client in record.loss)
     return method_of(result.recipe).job.epochs * trained / max(1.0, float(sizes.sum()))

@@ -9,18 +9,22 @@ import numpy as np
 
 from fedskew import data as datasets
 from fedskew import models
+from fedskew.accounting.devices import Devices, draw_population
 from fedskew.data import Dataset, Shards, build_shards, from_arrays, from_client_ids, from_torch
 from fedskew.errors import RecipeError
 from fedskew.recipe import find
+from fedskew.records import Labels
 from fedskew.runtime.local.store import Store
+from fedskew.types import Ints, Population
 
 if TYPE_CHECKING:
     from torch import nn
 
 
 def dataset_of(resolved: Mapping[str, Any], given: Any = None) -> Dataset:
-    """The examples a recipe names, or those the user brings: a Dataset, arrays (x, y[, x_test,
-    y_test]), torch Datasets.
+    """The examples a recipe names, or those the user brings.
+
+    A Dataset, arrays (x, y[, x_test, y_test]), or torch Datasets.
     """
     if given is None:
         return datasets.load(resolved["data"]["use"], folder=resolved["data"]["folder"] or None)
@@ -38,9 +42,7 @@ def dataset_of(resolved: Mapping[str, Any], given: Any = None) -> Dataset:
 def shards_of(
     resolved: Mapping[str, Any], dataset: Dataset, seed: int, client_ids: Any = None
 ) -> Shards:
-    """The examples dealt out to clients, by the recipe's partition or by the user's own client
-    ids.
-    """
+    """The examples dealt out to clients, by the recipe's partition or by the user's client ids."""
     use, options = (
         resolved["partition"]["use"],
         {k: v for k, v in resolved["partition"].items() if k != "use"},
@@ -61,6 +63,17 @@ def shards_of(
         holdout=resolved["data"]["holdout"],
         seed=seed,
     )
+
+
+def labels_of(shards: Shards) -> Labels:
+    """Who trains on how many examples of what."""
+    return Labels(shards.label_counts, shards.dataset.class_names, shards.train.names or ())
+
+
+def population_of(resolved: Mapping[str, Any], sizes: Ints, seed: int) -> Population:
+    """The means of clients that have so many examples, as the recipe's devices are drawn."""
+    pace = resolved["faults"]["seconds_per_example"]
+    return draw_population(sizes, Devices(**resolved["devices"]), seed, seconds_per_example=pace)
 
 
 def store_of(shards: Shards) -> Store:
@@ -95,6 +108,7 @@ def factory_of(resolved: Mapping[str, Any], dataset: Dataset) -> Callable[[], nn
     if dataset.kind == "tokens" and options.get("vocab", dataset.vocab_size or 0) < (
         dataset.vocab_size or 0
     ):
-        what = f"{options['vocab']:,} words, but the texts of {dataset.name} are in {dataset.vocab_size:,}"
+        words = f"{dataset.vocab_size:,}"
+        what = f"{options['vocab']:,} words, but the texts of {dataset.name} are in {words}"
         raise RecipeError("model.vocab", what, f"Set model.vocab = {dataset.vocab_size}")
     return lambda: models.build(factory, shape, num_classes, **options)

@@ -1,9 +1,9 @@
-"""Find m clients whose labels together look like a target: the set problem behind BACSA and every
-label-balanced choice.
+"""Find m clients whose labels together look like a target, as BACSA and its relatives do.
 
 A set S of clients is worth (lower is better, METHODS 4.8)
 
-    F(S) = scale * |q(S) - target|^2 + mean of cost over S,     q(S) = sum_S weight_k row_k / sum_S weight_k
+    F(S) = scale * |q(S) - target|^2 + mean of cost over S
+    q(S) = sum_S weight_k row_k / sum_S weight_k
 
 Three ways to find a good S, all on plain (K, C) rows: :func:`solve_exactly` looks at every subset,
 :func:`build_greedily` adds the best client m times, :func:`improve_by_swaps` exchanges one client
@@ -58,8 +58,7 @@ def pose(
     cost: Floats | None = None,
     scale: float | None = None,
 ) -> Balance:
-    """The problem for these rows; by default uniform target, equal weights, no cost, and C as the
-    scale.
+    """The problem for these rows; by default uniform target, equal weights, no cost, scale C.
 
     >>> problem = pose(np.eye(4))
     >>> evaluate(problem, np.array([[0, 1], [2, 2]])).round(3).tolist()
@@ -116,24 +115,23 @@ def solve(
     """
     if not 0 < budget < problem.size:
         return np.arange(min(max(budget, 0), problem.size))
-    few = count_subsets(problem.size, budget) <= ENUMERATE_UP_TO
-    if solver == "enumerate" and not few:
+    can_enumerate = count_subsets(problem.size, budget) <= ENUMERATE_UP_TO
+    if solver == "enumerate" and not can_enumerate:
         what = f"{budget} of {problem.size} clients have more than {ENUMERATE_UP_TO:,} subsets"
         raise RunError(where, what, "Use solver = 'swap', or 'auto'")
-    if few and solver != "swap":
+    if can_enumerate and solver != "swap":
         return solve_exactly(problem, budget, rng)
     starts = [build_greedily(problem, budget)]
     starts += [rng.choice(problem.size, budget, replace=False) for _ in range(restarts)]
-    found = improve_by_swaps(problem, np.stack(starts))
-    return np.sort(found[int(np.argmin(evaluate(problem, found)))])
+    sets = improve_by_swaps(problem, np.stack(starts))
+    return np.sort(sets[int(np.argmin(evaluate(problem, sets)))])
 
 
 # ---------------------------------------------------------------- every subset
 
 
 def count_subsets(size: int, budget: int) -> int:
-    """C(size, budget), or some number beyond :data:`ENUMERATE_UP_TO` as soon as it is clear that it
-    is larger.
+    """C(size, budget), or some number beyond :data:`ENUMERATE_UP_TO` once it is larger for certain.
 
     >>> count_subsets(20, 5), count_subsets(20, 15), count_subsets(1000, 50) > ENUMERATE_UP_TO
     (15504, 15504, True)
@@ -148,8 +146,7 @@ def count_subsets(size: int, budget: int) -> int:
 
 @lru_cache(maxsize=2)  # the largest table has 2e6 subsets of 10: 20 MB in bytes
 def subsets(size: int, budget: int) -> NDArray[Any]:
-    """(budget, n) every subset as one column of ascending ids, in the smallest integer type that
-    holds them.
+    """(budget, n) every subset as a column of ascending ids, in the smallest integer type for them.
 
     >>> subsets(4, 2).T.tolist()
     [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
@@ -187,8 +184,9 @@ def solve_exactly(problem: Balance, budget: int, rng: np.random.Generator) -> In
 def _worth_of_columns(
     problem: Balance, columns: NDArray[Any], budget: int, *, complement: bool
 ) -> Floats:
-    """Rows (offsets, weight, cost) added up id by id. ``take``, because an indexed copy of rows
-    is ten times slower.
+    """Rows (offsets, weight, cost) added up id by id.
+
+    With ``take``, because an indexed copy of rows is ten times slower.
     """
     rows = np.column_stack([problem.offsets, problem.weights, problem.cost])
     total = np.zeros((columns.shape[1], rows.shape[1]))
@@ -204,9 +202,11 @@ def _worth_of_columns(
 
 def build_greedily(problem: Balance, budget: int) -> Ints:
     """Add the client that leaves the best set, ``budget`` times. Ties go to the lower id."""
-    squares, total = np.square(problem.offsets).sum(axis=1), np.zeros(problem.offsets.shape[1])
+    squares = np.square(problem.offsets).sum(axis=1)
+    total = np.zeros(problem.offsets.shape[1])
     mass = paid = 0.0
-    taken, chosen = np.zeros(problem.size), np.empty(budget, np.int64)
+    taken = np.zeros(problem.size)
+    chosen = np.empty(budget, np.int64)
     for place in range(budget):
         spread = (squares + 2 * (problem.offsets @ total) + total @ total) / np.square(
             mass + problem.weights
@@ -214,24 +214,24 @@ def build_greedily(problem: Balance, budget: int) -> Ints:
         worth = problem.scale * spread + (paid + problem.cost) / (place + 1) + taken
         best = chosen[place] = int(np.argmin(worth))
         taken[best] = np.inf
-        total, mass, paid = (
-            total + problem.offsets[best],
-            mass + problem.weights[best],
-            paid + problem.cost[best],
-        )
+        total = total + problem.offsets[best]
+        mass = mass + problem.weights[best]
+        paid = paid + problem.cost[best]
     return chosen
 
 
 def improve_by_swaps(problem: Balance, starts: Ints) -> Ints:
-    """(n, m) sets in, sets out that are no worse; the best of them cannot be bettered by exchanging
-    one client.
+    """(n, m) sets in, sets out that are no worse.
+
+    The best of them cannot be bettered by exchanging one client.
 
     Place by place, the client there goes for the best one outside if that helps; passes over the
     places are repeated until one changes nothing. All sets move at once, because one product of (n,
     C) and (C, K) is much cheaper than n small ones. After every pass the worse half stops: a set
     that is behind rarely wins (METHODS 4.8 wants restarts, not patience).
     """
-    sets, moving = starts.copy(), np.arange(len(starts))
+    sets = starts.copy()
+    moving = np.arange(len(starts))
     for _ in range(MAX_PASSES):
         sets[moving], worth, changed = _pass(problem, sets[moving])
         leading = np.argsort(worth, kind="stable")[: (len(moving) + 1) // 2]
@@ -248,9 +248,12 @@ def _pass(problem: Balance, sets: Ints) -> tuple[Ints, Floats, Bools]:
     of every set is one product with two columns more. Written for few calls: at K = 1,000 a call
     costs as much as its arithmetic.
     """
-    index, budget, classes = np.arange(len(sets)), sets.shape[1], problem.offsets.shape[1]
+    index = np.arange(len(sets))
+    budget = sets.shape[1]
+    classes = problem.offsets.shape[1]
     rows = np.column_stack([problem.offsets, problem.weights, problem.cost / budget])
-    total, changed = rows[sets].sum(axis=1), np.zeros(len(sets), np.bool_)
+    total = rows[sets].sum(axis=1)
+    changed = np.zeros(len(sets), np.bool_)
     now = _worth(problem, total[:, :classes], total[:, classes], total[:, -1])
     joining = np.tile(rows[:, -1], (len(sets), 1))  # what a newcomer pays; infinite for members
     joining[index[:, None], sets] = np.inf
@@ -259,12 +262,13 @@ def _pass(problem: Balance, sets: Ints) -> tuple[Ints, Floats, Bools]:
     equal = bool((problem.weights == problem.weights[0]).all())
     if equal:  # every set then weighs the same
         columns /= np.square(budget * problem.weights[0])
-    left, worth = np.ones((len(sets), classes + 2)), np.empty((len(sets), problem.size))
+    left_factor = np.ones((len(sets), classes + 2))
+    worth = np.empty((len(sets), problem.size))
     for place in range(budget):
         rest = total - rows[sets[:, place]]
-        sums = left[:, :classes] = rest[:, :classes]
-        left[:, -1] = np.einsum("nc,nc->n", sums, sums)
-        np.matmul(left, columns, out=worth)
+        sums = left_factor[:, :classes] = rest[:, :classes]
+        left_factor[:, -1] = np.einsum("nc,nc->n", sums, sums)
+        np.matmul(left_factor, columns, out=worth)
         if not equal:
             worth /= np.square(rest[:, classes, None] + problem.weights)
         worth += joining
@@ -272,8 +276,12 @@ def _pass(problem: Balance, sets: Ints) -> tuple[Ints, Floats, Bools]:
         then = worth[index, into] + rest[:, -1]
         better = np.flatnonzero(then < now - np.maximum(TIE, GAIN * np.abs(now)))
         if len(better):
-            gone, come = sets[better, place], into[better]
-            total[better], now[better] = rest[better] + rows[come], then[better]
-            joining[better, gone], joining[better, come] = rows[gone, -1], np.inf
-            sets[better, place], changed[better] = come, True
+            leavers = sets[better, place]
+            newcomers = into[better]
+            total[better] = rest[better] + rows[newcomers]
+            now[better] = then[better]
+            joining[better, leavers] = rows[leavers, -1]
+            joining[better, newcomers] = np.inf
+            sets[better, place] = newcomers
+            changed[better] = True
     return sets, now, changed

@@ -1,5 +1,4 @@
-"""AFLS's omega: how far the clients, or groups of them, are from their average; and the level from
-which order matters.
+"""AFLS's omega: how far clients, or groups, are from their average; and when order matters.
 
 Lee, Lee: "Non-IID Degree Aware Adaptive Federated Learning Procedure Selection Scheme for
 Edge-Enabled IoT Network" (AFLS, paper 003); METHODS 2.12, 6.4. Used where a federation is measured
@@ -25,8 +24,9 @@ ROUNDING = 1e-9  # omega of exactly 2 classes each must not miss the threshold b
 
 
 def omega(rows: Floats, *, eps: float = 1e-6) -> float:
-    """AFLS's omega: the mean of KL(average client, client), every client alike, its absent
-    classes clipped at eps.
+    """AFLS's omega: the mean of KL(average client, client), every client alike.
+
+    Absent classes of a client are clipped at eps.
     """
     if not eps > 0:
         raise RecipeError(
@@ -45,8 +45,9 @@ def omega_reverse(rows: Floats) -> float:
 
 
 def omega_balanced(classes_per_client: int, num_classes: int, *, eps: float = 1e-6) -> float:
-    """omega when every client has k classes in equal parts and every class as many owners: a
-    threshold in units of classes.
+    """omega when every client has k classes in equal parts and every class as many owners.
+
+    A threshold in units of classes.
 
     >>> [round(omega_balanced(k, 10), 3) for k in (1, 2, 3, 10)]
     [10.131, 8.888, 7.698, 0.0]
@@ -62,8 +63,7 @@ def omega_balanced(classes_per_client: int, num_classes: int, *, eps: float = 1e
 
 
 def cap_classes(classes: int, num_classes: int) -> int:
-    """A threshold in classes, as it can be used: of 2 classes, "2 each" is no skew at all, so it is
-    1 there.
+    """A threshold in classes, as it can be used: of 2 classes, "2 each" is no skew, so it is 1.
 
     >>> cap_classes(2, 10), cap_classes(2, 2)
     (2, 1)
@@ -72,14 +72,17 @@ def cap_classes(classes: int, num_classes: int) -> int:
 
 
 def threshold(num_classes: int, *, theta: float, theta_classes: int, eps: float) -> float:
-    """The omega from which clients train in order: ``theta``, or that of clients with
-    ``theta_classes`` classes each.
+    """The omega from which clients train in order.
+
+    ``theta``, or that of clients with ``theta_classes`` classes each.
 
     A theta no federation with so many classes can reach is refused: it would never switch, without
     a word.
 
-    >>> threshold(10, theta=8.5, theta_classes=0, eps=1e-6), round(threshold(4, theta=8.5, theta_classes=2, eps=1e-6), 3)
-    (8.5, 5.868)
+    >>> threshold(10, theta=8.5, theta_classes=0, eps=1e-6)
+    8.5
+    >>> round(threshold(4, theta=8.5, theta_classes=2, eps=1e-6), 3)
+    5.868
     """
     if not 0 < eps * num_classes < 1:
         what = f"{eps:g} is out of range for {num_classes} classes"
@@ -92,7 +95,10 @@ def threshold(num_classes: int, *, theta: float, theta_classes: int, eps: float)
         return omega_balanced(cap_classes(theta_classes, num_classes), num_classes, eps=eps)
     most = omega_balanced(1, num_classes, eps=eps)
     if not 0 < theta <= most:
-        what = f"{theta:g} is out of range: with {num_classes} classes and epsilon = {eps:g} omega is at most {most:.3f}"
+        what = (
+            f"{theta:g} is out of range: "
+            f"with {num_classes} classes and epsilon = {eps:g} omega is at most {most:.3f}"
+        )
         raise RecipeError("procedure.theta", what, "Give less, or set theta_classes = 2")
     return theta
 

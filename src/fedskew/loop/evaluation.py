@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from fedskew.accounting.fairness import weighted_mean
 from fedskew.loop.method import Method, Setting
 from fedskew.loop.slots import rehome
 from fedskew.loop.training import score_clients
-from fedskew.types import State
+from fedskew.types import ScoreOrder, State
 
 NAN = float("nan")
 
@@ -36,33 +36,27 @@ def evaluate(setting: Setting, state: State) -> tuple[State, Evaluation]:
     slot it was tested with.
     """
     method, one = setting.method, len(state.models) == 1
-    everywhere, of_clients = (
-        is_due(method, state.round, method.evaluate_every),
-        one_by_one(method, state.round),
-    )
+    everywhere = is_due(method, state.round, method.evaluate_every)
+    of_clients = one_by_one(method, state.round)
     if not everywhere and not of_clients:
         return state, Evaluation()
     state = rehome(setting, state)
-    found = Evaluation()
+    quality = Evaluation()
     if one and everywhere:
         central = setting.runtime.evaluate(state.models)
-        found = Evaluation(float(central.accuracy[0]), float(central.loss[0]))
+        quality = Evaluation(float(central.accuracy[0]), float(central.loss[0]))
     if of_clients or not one:
         clients = range(setting.description.population.size)
         home = np.zeros(len(clients), np.int64) if state.home is None else state.home
-        own = score_clients(setting, state, clients, state.models, home, "test")
-        means = (
-            weighted_mean(own.accuracy, own.num_examples),
-            weighted_mean(own.loss, own.num_examples),
-        )
-        found = Evaluation(found.accuracy, found.loss, *means)
-    return state, found
+        scores = score_clients(setting, state, ScoreOrder(clients, state.models, home, "test"))
+        accuracy = weighted_mean(scores.accuracy, scores.num_examples)
+        loss = weighted_mean(scores.loss, scores.num_examples)
+        quality = replace(quality, client_accuracy=accuracy, client_loss=loss)
+    return state, quality
 
 
 def is_due(method: Method, round: int, every: int) -> bool:
-    """Whether something done every so many rounds is done now; the first and the last round
-    always count.
-    """
+    """Whether something done every so many rounds is done now; the first and last always are."""
     return round in (0, method.rounds) or (every > 0 and round % every == 0)
 
 

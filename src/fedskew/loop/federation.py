@@ -1,9 +1,8 @@
-"""READ FIRST: the only loop. ``prepare`` once, then ``play_round`` after ``play_round``; ``run``
-does both.
+"""READ FIRST: the only loop; ``prepare`` once, then ``play_round`` again and again, or ``run``.
 
 ::
 
-    prepare   describe -> signal -> distance -> clustering                    (each optional but the first)
+    prepare   describe -> signal -> distance -> clustering        (each optional but the first)
     round t   view -> select -> procedure -> [runtime trains wave by wave] -> aggregate -> account
 """
 
@@ -11,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,14 @@ import numpy as np
 from fedskew.accounting.links import check_means
 from fedskew.accounting.traffic import model_transfers, report_transfers
 from fedskew.errors import RecipeError, RoundFailed, RunError
-from fedskew.loop.asking import MAX_QUESTIONS, answer, plausible
-from fedskew.loop.costs import preparation_cost, round_cost
+from fedskew.loop.asking import Decision, decide, plausible
+from fedskew.loop.costs import round_cost
 from fedskew.loop.evaluation import Evaluation, evaluate
 from fedskew.loop.feedback import learn
-from fedskew.loop.late_clients import source_of, welcome
-from fedskew.loop.method import Method, Setting, Stage
-from fedskew.loop.probe import silent_at_probe
-from fedskew.loop.slots import begin_models, look_after, plan_round
+from fedskew.loop.late_clients import admit
+from fedskew.loop.measuring import measure
+from fedskew.loop.method import Method, Named, Setting, Stage, named
+from fedskew.loop.slots import after_round, begin_models, with_slots
 from fedskew.loop.training import Runner, merge_slots, train_plan
 from fedskew.streams import stream
 from fedskew.types import (
@@ -34,22 +33,18 @@ from fedskew.types import (
     Ask,
     Chain,
     Cost,
-    HeadUpdates,
     Ints,
     Memory,
     Params,
     Plan,
     RoundRecord,
     Runtime,
-    Signal,
     State,
-    Stateful,
     Transfer,
     View,
-    needs_of,
 )
 
-__all__ = ["Method", "Setting", "Stage", "play_round", "prepare", "run", "settle"]
+__all__ = ["Method", "Named", "Setting", "Stage", "named", "play_round", "prepare", "run", "settle"]
 
 # ---------------------------------------------------------------- before the first round
 
@@ -62,45 +57,21 @@ def settle(method: Method, runtime: Runtime, seed: int) -> Setting:
 
 
 def prepare(setting: Setting) -> tuple[State, RoundRecord]:
-    """Measure and group the clients, evaluate the untrained model: the state before round 1 and
-    record 0.
-    """
+    """Measure and group the clients, evaluate the untrained model: the first state and record 0."""
     began = time.perf_counter()
-    population = setting.description.population
+    size = setting.description.population.size
     state = State(
         models=begin_models(setting),
         round=0,
         seed=setting.seed,
-        loss=np.full(population.size, np.nan),
-        times_selected=np.zeros(population.size, np.int64),
-        last_selected=np.zeros(population.size, np.int64),
+        loss=np.full(size, np.nan),
+        times_selected=np.zeros(size, np.int64),
+        last_selected=np.zeros(size, np.int64),
     )
-    state, transfers, failures = _measure(setting, state)
-    state, found = evaluate(setting, state)
-    record = _record(
-        state, Plan(()), (), transfers, found, began, preparation_cost(setting, failures)
-    )
-    return state, replace(record, failures=failures)
-
-
-def _measure(setting: Setting, state: State) -> tuple[State, tuple[Transfer, ...], dict[int, str]]:
-    method, rng = setting.method, stream(setting.seed, "cluster")
-    if method.signal is None:
-        return state, (), {}
-    memory = dict(state.memory)
-    given, transfers = source_of(
-        setting, method.signal, np.flatnonzero(setting.description.population.num_examples)
-    )
-    failures = silent_at_probe(given) if isinstance(given, HeadUpdates) else {}
-    signal, memory["signal"] = (
-        (given, {}) if isinstance(given, Signal) else method.signal(given, memory={})
-    )
-    state = replace(state, signal=signal, memory=memory)
-    if method.distance is None or method.clustering is None:
-        return state, transfers, failures
-    geometry, memory["distance"] = method.distance(signal, memory={})
-    clustering, memory["clustering"] = method.clustering(geometry, rng, memory={})
-    return replace(state, clustering=clustering, memory=memory), transfers, failures
+    state, effort = measure(setting, state)
+    state, quality = evaluate(setting, state)
+    record = _record(state, Plan(()), (), effort.transfers, quality, began, effort.cost)
+    return state, replace(record, failures=effort.failures)
 
 
 # ---------------------------------------------------------------- one round
@@ -108,158 +79,144 @@ def _measure(setting: Setting, state: State) -> tuple[State, tuple[Transfer, ...
 
 def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     """Select, plan, train, aggregate, account: the state after the round and its record."""
-    began = time.perf_counter()
-    method, t = setting.method, state.round + 1
-    setting, state, joining = welcome(setting, state)
+    began, t = time.perf_counter(), state.round + 1
+    setting, state, joining = admit(setting, state)
+
+    view = look(setting, state, t)
+    choice = select(setting, state, view)
+    order = arrange(setting, choice, view)
+    state, plan = order.state, order.value
+    holders = choice.holders | order.holders
+
     memory = dict(state.memory)
-    choice = select(setting, state, t)
-    state, memory["selection"] = choice.state, choice.memory
-    planned = plan_round(setting, state, choice.ids, choice.view)
-    plan = _checked_plan(planned.plan, view=choice.view, rule=method.procedure.name)
-    before = _with_slots(state.models, setting.initial, plan)
-    kept = memory.get("bn")
+    before = with_slots(state.models, setting.initial, plan)
     runners = train_plan(
         setting,
         plan,
         before,
         t,
         memory.get("aggregation", {}),
-        steering=planned.memory,
-        statistics=kept,
+        steering=order.memory,
+        statistics=memory.get("bn"),
+        holders=holders,
     )
-    if method.bn == "local":
-        memory["bn"] = {
-            **(kept or {}),
-            **{c: own for r in runners for c, own in r.statistics.items()},
-        }
     _check_enough(setting, runners, t)
+
+    home = state.home if plan.home is None else plan.home
     models, memory["aggregation"] = merge_slots(
-        setting, plan, before, runners, memory.get("aggregation", {}), t
+        setting, plan, before, runners, memory.get("aggregation", {}), t, home
     )
-    memory["selection"] = learn(setting, runners, t, memory["selection"])
-    models, home, memory["procedure"] = look_after(
-        setting, state, plan, before, models, runners, planned.memory
+    memory["selection"] = learn(setting, runners, t, choice.memory)
+    models, home, memory["procedure"] = after_round(
+        setting, state, plan, before, models, runners, order.memory
     )
-    state, found = evaluate(setting, _remember(setting, state, home, models, runners, memory))
-    holders = choice.holders | planned.holders
-    transfers = (
-        joining
-        + choice.transfers
-        + planned.transfers
-        + round_transfers(setting, plan, runners, holders)
-    )
-    cost = round_cost(setting, plan, runners, choice.view.answers + planned.answers, holders, t)
-    return state, _record(state, plan, runners, transfers, found, began, cost)
+    if setting.method.bn == "local":
+        memory["bn"] = _statistics(memory.get("bn"), runners)
+    state, quality = evaluate(setting, _remember(setting, state, home, models, runners, memory))
+
+    transfers = joining.transfers + choice.transfers + order.transfers
+    transfers += round_transfers(setting, plan, runners, holders)
+    cost = round_cost(setting, plan, runners, holders, t)
+    cost += joining.cost + choice.cost + order.cost
+    return state, _record(state, plan, runners, transfers, quality, began, cost)
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Who was selected, and what it took to find out."""
+def select(setting: Setting, state: State, view: View) -> Decision:
+    """Who trains: the rule is consulted until it names clients."""
+    where, rule = f"selection {setting.method.selection.name}", setting.method.selection.rule
 
-    ids: Ints
-    view: View
-    state: State
-    memory: Memory
-    transfers: tuple[Transfer, ...]
-    holders: frozenset[int]  # clients that hold the present model already
+    def consult(
+        state: State, answers: tuple[Answer, ...], memory: Memory, turn: int
+    ) -> tuple[Any, Memory]:
+        seen = replace(view, loss=state.loss, answers=answers)
+        rng = stream(setting.seed, "select", view.round, turn)
+        chosen, memory = rule.choose(memory, seen, rng)
+        if isinstance(chosen, Ask):
+            _checked_ids(chosen.clients, view, where)
+            return chosen, memory
+        return _checked_ids(chosen, view, where), memory
 
-
-def select(setting: Setting, state: State, round: int) -> Choice:
-    """Ask the rule; answer its questions until it names clients."""
-    rule = setting.method.selection
-    memory: Memory = state.memory.get("selection", {})
-    answers: tuple[Answer, ...] = ()
-    transfers: tuple[Transfer, ...] = ()
-    holders: set[int] = set()
-    for turn in range(MAX_QUESTIONS + 1):
-        view = look(setting, state, round, answers)
-        chosen, memory = rule(view, stream(setting.seed, "select", round, turn), memory=memory)
-        if not isinstance(chosen, Ask):
-            ids = _checked_ids(chosen, view, rule.name)
-            return Choice(ids, view, state, memory, transfers, frozenset(holders))
-        _checked_ids(chosen.clients, view, rule.name)
-        given, state, charge, reached = answer(setting, state, chosen, round)
-        answers, transfers, holders = (*answers, given), transfers + charge, holders | reached
-    raise RunError(
-        f"selection {rule.name}",
-        f"asked {MAX_QUESTIONS + 1} questions in round {round}",
-        "Select at last",
-    )
+    return decide(setting, state, view.round, where, state.memory.get("selection", {}), consult)
 
 
-def look(setting: Setting, state: State, round: int, answers: tuple[Answer, ...] = ()) -> View:
-    """What a selection rule may see in this round."""
+def arrange(setting: Setting, choice: Decision, view: View) -> Decision:
+    """In what order and on which model: the procedure is consulted until it gives a plan."""
+    where, rule = f"procedure {setting.method.procedure.name}", setting.method.procedure.rule
+
+    def consult(
+        state: State, answers: tuple[Answer, ...], memory: Memory, turn: int
+    ) -> tuple[Any, Memory]:
+        seen = replace(view, loss=state.loss, answers=answers)
+        keys = (view.round, turn) if turn else (view.round,)
+        rng = stream(setting.seed, "procedure", *keys)
+        plan, memory = rule.plan(memory, choice.value, seen, rng)
+        return plan if isinstance(plan, Ask) else _checked_plan(plan, view, where), memory
+
+    memory = choice.state.memory.get("procedure", {})
+    return decide(setting, choice.state, view.round, where, memory, consult)
+
+
+def look(setting: Setting, state: State, round: int) -> View:
+    """What rules may see in this round, before anybody is asked anything."""
     population = setting.description.population
-    there = setting.runtime.available(round) & (population.num_examples > 0)
+    available = setting.runtime.available(round) & (population.num_examples > 0)
+    if state.signal is not None:
+        available = available & state.signal.known
     return View(
         round=round,
         budget=setting.method.clients_per_round,
         population=population,
-        available=there if state.signal is None else there & state.signal.known,
+        available=available,
         loss=state.loss,
         times_selected=state.times_selected,
         last_selected=state.last_selected,
         signal=state.signal,
         clustering=state.clustering,
-        answers=answers,
     )
 
 
-def _checked_ids(chosen: Any, view: View, rule: str, stage: str = "selection") -> Ints:
+def _checked_ids(chosen: Any, view: View, where: str) -> Ints:
+    """Distinct clients that can be asked."""
     ids = np.asarray(chosen, np.int64).reshape(-1)
     if len(np.unique(ids)) != len(ids):
-        raise RunError(
-            f"selection {rule}",
-            f"chose a client twice in round {view.round}: {ids.tolist()}",
-            "Return distinct ids",
-        )
-    if len(ids) and (ids.min() < 0 or ids.max() >= view.size or not view.available[ids].all()):
-        raise RunError(
-            f"{stage} {rule}",
-            f"chose a client that is not there in round {view.round}",
-            "Use view.available",
-        )
+        what = f"chose a client twice in round {view.round}: {ids.tolist()}"
+        raise RunError(where, what, "Return distinct ids")
+    outside = len(ids) and (ids.min() < 0 or ids.max() >= view.size)
+    if outside or not view.available[ids].all():
+        what = f"chose a client that is not there in round {view.round}"
+        raise RunError(where, what, "Use view.available")
     return ids
 
 
-def _checked_plan(plan: Plan, *, view: View, rule: str) -> Plan:
+def _checked_plan(plan: Plan, view: View, where: str) -> Plan:
     """The plan with ordinary integers in it, if every client of it is there and trains once."""
     chains = tuple(
         Chain(int(chain.slot), tuple(int(c) for c in chain.clients)) for chain in plan.chains
     )
-    _checked_ids([c for chain in chains for c in chain.clients], view, rule, stage="procedure")
-    slots = [chain.slot for chain in chains] + ([] if plan.home is None else plan.home.tolist())
+    _checked_ids([c for chain in chains for c in chain.clients], view, where)
+    slots = [chain.slot for chain in chains]
+    if plan.home is not None:
+        slots += plan.home.tolist()
     if min(slots, default=0) < 0 or (plan.home is not None and plan.home.shape != (view.size,)):
-        raise RunError(
-            f"procedure {rule}",
-            f"slots or homes of round {view.round} are out of range",
-            "Number slots from 0",
-        )
+        what = f"slots or homes of round {view.round} are out of range"
+        raise RunError(where, what, "Number slots from 0")
     return replace(plan, chains=chains)
 
 
-def _with_slots(models: Params, initial: Params, plan: Plan) -> Params:
-    """Room for every slot the plan names; a new slot starts from the initial model."""
-    named = [chain.slot for chain in plan.chains] + (
-        [] if plan.home is None else plan.home.tolist()
-    )
-    missing = 1 + max(named, default=0) - len(models)
-    return (
-        np.concatenate([models, np.repeat(initial[None], missing, axis=0)])
-        if missing > 0
-        else models
-    )
-
-
 def _check_enough(setting: Setting, runners: Sequence[Runner], round: int) -> None:
-    usable, needed = (
-        sum(len(runner.loss) for runner in runners if not runner.dropped),
-        setting.method.min_ok,
-    )
+    usable = sum(len(runner.loss) for runner in runners if not runner.dropped)
+    needed = setting.method.min_ok
     if usable < needed:
-        reasons = [f"client {c}: {why}" for runner in runners for c, why in runner.failures.items()]
-        what = f"{usable} usable replies, {needed} needed ({'; '.join(reasons[:3]) or 'nobody was available'})"
+        reasons = [f"client {c}: {why}" for r in runners for c, why in r.failures.items()]
+        shown = "; ".join(reasons[:3]) or "nobody was available"
+        what = f"{usable} usable replies, {needed} needed ({shown})"
         raise RoundFailed(f"round {round}", what, "Set run.min_ok = 0 to let such rounds pass")
+
+
+def _statistics(kept: Memory | None, runners: Sequence[Runner]) -> Memory:
+    """Every client's own BatchNorm statistics, those of the round's clients renewed."""
+    fresh = {client: row for runner in runners for client, row in runner.statistics.items()}
+    return {**(kept or {}), **fresh}
 
 
 def _remember(
@@ -270,14 +227,15 @@ def _remember(
     runners: Sequence[Runner],
     memory: Mapping[str, Memory],
 ) -> State:
-    loss, times, last = state.loss.copy(), state.times_selected.copy(), state.last_selected.copy()
+    """The state after the round, before it is evaluated."""
+    loss = state.loss.copy()
+    times, last = state.times_selected.copy(), state.last_selected.copy()
     asked = [client for runner in runners for client in runner.seconds]
     times[asked] += 1
     last[asked] = state.round + 1
     reported = {client: value for runner in runners for client, value in runner.loss.items()}
-    loss[list(reported)] = plausible(
-        np.array(list(reported.values())), setting.description.num_classes
-    )
+    values = np.array(list(reported.values()))
+    loss[list(reported)] = plausible(values, setting.description.num_classes)
     return replace(
         state,
         models=models,
@@ -293,34 +251,22 @@ def _remember(
 def round_transfers(
     setting: Setting, plan: Plan, runners: Sequence[Runner], holders: frozenset[int]
 ) -> tuple[Transfer, ...]:
-    """The models of the round, and the small things a rule has the clients report with them."""
+    """The models of the round, and the small things rules have the clients report with them."""
+    method = setting.method
     silent = {client for runner in runners for client in runner.silent}
     asked = {client for runner in runners for client in runner.seconds}
-    failed = {client for runner in runners for client in runner.failures}
-    holding = frozenset() if setting.method.resend else holders
     models = model_transfers(
-        plan, silent, setting.description.layout.bytes, failed=failed, holders=holding
+        plan,
+        silent,
+        setting.description.layout.bytes,
+        failed={client for runner in runners for client in runner.failures},
+        holders=frozenset() if method.resend else holders,
+        extra_models=method.aggregation.rule.extra_models,
     )
-    rule, order = setting.method.selection, setting.method.procedure
-    told = rule.keeps_losses or "loss" in needs_of(order.function, order.options)
-    reported = needs_of(rule.function, rule.options) & {"latency", "snr"} | (
-        {"loss"} if told else set()
-    )
-    reported |= needs_of(setting.method.aggregation.function) & {"steps"}
-    return (
-        models + _control(setting, models) + report_transfers(sorted(reported), len(asked - silent))
-    )
-
-
-def _control(setting: Setting, models: tuple[Transfer, ...]) -> tuple[Transfer, ...]:
-    """Vectors of a model's size that travel with every model (SCAFFOLD's control variates)."""
-    rule = setting.method.aggregation.function
-    extra = rule.extra_models if isinstance(rule, Stateful) else 0
-    return tuple(
-        replace(t, kind="control", bytes=extra * t.bytes, multicast=extra * t.multicast)
-        for t in models
-        if extra and t.kind == "model"
-    )
+    reported = {*method.selection.rule.needs()} & {"latency", "snr", "loss"}
+    reported |= {*method.procedure.rule.needs()} & {"loss"}
+    reported |= {*method.aggregation.rule.needs()} & {"steps"}
+    return models + report_transfers(sorted(reported), len(asked - silent))
 
 
 def _record(
@@ -328,14 +274,12 @@ def _record(
     plan: Plan,
     runners: Sequence[Runner],
     transfers: tuple[Transfer, ...],
-    found: Evaluation,
+    quality: Evaluation,
     began: float,
     cost: Cost,
 ) -> RoundRecord:
     def joined(name: str) -> dict[int, Any]:
-        return {
-            client: value for runner in runners for client, value in getattr(runner, name).items()
-        }
+        return {client: v for runner in runners for client, v in getattr(runner, name).items()}
 
     return RoundRecord(
         round=state.round,
@@ -343,13 +287,13 @@ def _record(
         loss=joined("loss"),
         failures=joined("failures"),
         transfers=transfers,
-        accuracy=found.accuracy,
-        test_loss=found.loss,
+        accuracy=quality.accuracy,
+        test_loss=quality.loss,
         seconds=time.perf_counter() - began,
         client_seconds=joined("seconds"),
         cost=cost,
-        client_accuracy=found.client_accuracy,
-        client_loss=found.client_loss,
+        client_accuracy=quality.client_accuracy,
+        client_loss=quality.client_loss,
     )
 
 
@@ -370,11 +314,8 @@ def run(setting: Setting, state: State | None = None) -> Iterator[tuple[State, R
     [(0, 0), (1, 2), (2, 2), (3, 2)]
     """
     if setting.method.clients_per_round < 1:
-        raise RecipeError(
-            "run.clients_per_round",
-            f"{setting.method.clients_per_round} is not positive",
-            "Give at least 1",
-        )
+        what = f"{setting.method.clients_per_round} is not positive"
+        raise RecipeError("run.clients_per_round", what, "Give at least 1")
     if state is None:
         state, record = prepare(setting)
         yield state, record

@@ -8,91 +8,49 @@ Nothing is clustered again: the groups the run has learnt on stay as they are.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from fedskew.accounting.traffic import histogram_transfers
-from fedskew.loop.method import Setting, Stage
+from fedskew.loop.measuring import Effort, label_signal
+from fedskew.loop.method import Setting
 from fedskew.loop.nearest_cluster import nearest_clusters
-from fedskew.loop.probe import head_updates
-from fedskew.signal import read_releases
-from fedskew.types import Clustering, Ints, Signal, State, Transfer
+from fedskew.types import Clustering, Ints, Signal, State
 
 
-def source_of(setting: Setting, signal: Stage, clients: Ints) -> tuple[Any, tuple[Transfer, ...]]:
-    """What a signal source wants to know of these clients, by the name of its first argument, and
-    what that cost.
-
-    Label ``counts``, the ``updates`` of a probe, or, where clients add the noise themselves, the
-    finished private Signal.
-    """
-    description = setting.description
-    if signal.wants == "updates":
-        some = replace(
-            description.population, num_examples=_only(description.population.num_examples, clients)
-        )
-        asked = replace(description, population=some)
-        return head_updates(
-            setting.runtime,
-            asked,
-            setting.initial,
-            setting.seed,
-            setting.method.clients_per_round,
-            signal.options,
-        )
-    charge = histogram_transfers(len(clients), description.num_classes)
-    released = setting.runtime.released_counts(clients) if signal.name == "private" else None
-    if released is not None:
-        epsilon = signal.options["epsilon"]
-        return read_releases(released.counts, epsilon=epsilon, known=released.known), charge
-    return setting.runtime.label_counts(), charge
-
-
-def welcome(setting: Setting, state: State) -> tuple[Setting, State, tuple[Transfer, ...]]:
-    """The setting as it is now, and a state that knows the clients that have joined since it was
-    made.
-    """
+def admit(setting: Setting, state: State) -> tuple[Setting, State, Effort]:
+    """The setting as it is now, and a state that knows the clients that have joined since."""
     description = setting.runtime.describe()
     if description.population is not setting.description.population:
         setting = replace(setting, description=description)
     if state.signal is None or setting.method.signal is None:
-        return setting, state, ()
+        return setting, state, Effort()
     new = np.flatnonzero((description.population.num_examples > 0) & ~state.signal.known)
     if not len(new):
-        return setting, state, ()
-    given, transfers = source_of(setting, setting.method.signal, new)
-    fresh = given if isinstance(given, Signal) else setting.method.signal(given, memory={})[0]
+        return setting, state, Effort()
+    fresh, effort = label_signal(setting, setting.method.signal, new)
     clustering = place(setting, state, fresh, new)
-    return (
-        setting,
-        replace(state, signal=merged(state.signal, fresh, new), clustering=clustering),
-        transfers,
-    )
+    known = replace(state, signal=merged(state.signal, fresh, new), clustering=clustering)
+    return setting, known, effort
 
 
 def merged(old: Signal, fresh: Signal, clients: Ints) -> Signal:
     """The old signal with the rows of these clients taken from a fresh one."""
     rows, sizes, known = old.rows.copy(), old.num_examples.copy(), old.known.copy()
-    rows[clients], sizes[clients], known[clients] = (
-        fresh.rows[clients],
-        fresh.num_examples[clients],
-        fresh.known[clients],
-    )
+    rows[clients] = fresh.rows[clients]
+    sizes[clients] = fresh.num_examples[clients]
+    known[clients] = fresh.known[clients]
     return Signal(rows, sizes, old.source, old.epsilon, known)
 
 
 def place(setting: Setting, state: State, fresh: Signal, clients: Ints) -> Clustering | None:
     """The stored clustering with these clients in it; the first clients of all are cluster 0."""
-    found, distance = state.clustering, setting.method.distance
-    if found is None or distance is None or state.signal is None:
-        return found
+    clustering, distance = state.clustering, setting.method.distance
+    if clustering is None or distance is None or state.signal is None:
+        return clustering
     clients = clients[fresh.known[clients]]
-    labels = found.labels.copy()
+    labels = clustering.labels.copy()
     newcomers = Signal(fresh.rows[clients], fresh.num_examples[clients], fresh.source)
-    labels[clients] = nearest_clusters(newcomers, state.signal, found, distance) if found.k else 0
-    return replace(found, labels=labels)
-
-
-def _only(sizes: Ints, clients: Ints) -> Ints:
-    return np.where(np.isin(np.arange(len(sizes)), clients), sizes, 0)
+    labels[clients] = 0
+    if clustering.k:
+        labels[clients] = nearest_clusters(newcomers, state.signal, clustering, distance)
+    return replace(clustering, labels=labels)

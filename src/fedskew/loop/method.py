@@ -1,57 +1,67 @@
-"""A recipe made ready to play: one function per slot of the pipeline, and the world it plays in."""
+"""A recipe made ready to play: a rule for every slot of the pipeline, and the world it plays in."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from fedskew.accounting.links import Tariff
-from fedskew.types import Description, LocalJob, Memory, Params, Runtime, Stateful, needs_of
+from fedskew.types import (
+    AggregationRule,
+    Description,
+    LocalJob,
+    Params,
+    ProcedureRule,
+    Runtime,
+    SelectionRule,
+    bind,
+)
 
-# loss sources that ask for losses before selecting, instead of keeping reported ones
-ASKED_FOR = ("exact", "batch")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A function in one slot of the pipeline, with the options the recipe gave it."""
+    """A plain function in one slot of the pipeline, with the options the recipe gave it."""
 
     name: str
-    function: Any  # a plain function, or Stateful
+    function: Any
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def wants(self) -> str:
         """The name of the first thing the loop supplies."""
-        function = self.function.step if isinstance(self.function, Stateful) else self.function
-        names = list(inspect.signature(function).parameters)
-        return names[isinstance(self.function, Stateful)]
+        return next(iter(inspect.signature(self.function).parameters))
 
-    def __call__(self, *inputs: Any, memory: Memory) -> tuple[Any, Memory]:
-        """Call with what the loop supplies; plain functions leave memory as it is."""
-        if isinstance(self.function, Stateful):
-            return self.function.step(memory, *inputs, **self.options)
-        return self.function(*inputs, **self.options), memory
+    def __call__(self, *inputs: Any) -> Any:
+        """Call with what the loop supplies."""
+        return self.function(*inputs, **self.options)
 
-    @property
-    def keeps_losses(self) -> bool:
-        """Whether a selection rule lives on the losses that come back with the models: then they
-        are charged.
-        """
-        return (
-            "loss" in needs_of(self.function) and self.options.get("loss_source") not in ASKED_FOR
-        )
+
+@dataclass(frozen=True)
+class Named(Generic[R]):
+    """A rule with its options in it, under the name by which the recipe calls it."""
+
+    name: str
+    rule: R
+
+
+def named(
+    stage: str, name: str, target: Any, options: Mapping[str, Any] | None = None
+) -> Named[Any]:
+    """A function or class of a stage (selection, procedure, aggregation) as the loop plays it."""
+    return Named(name, bind(stage, target, options or {}))
 
 
 @dataclass(frozen=True)
 class Method:
     """A recipe ready to play: one function per slot, and the numbers of the run."""
 
-    selection: Stage
-    procedure: Stage
-    aggregation: Stage
+    selection: Named[SelectionRule]
+    procedure: Named[ProcedureRule]
+    aggregation: Named[AggregationRule]
     signal: Stage | None = None
     distance: Stage | None = None
     clustering: Stage | None = None
@@ -80,9 +90,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Setting:
-    """What stays the same over a run: the method, the world it plays in, and the model
-    everything began with.
-    """
+    """What stays the same over a run: the method, the world it plays in, and the first model."""
 
     method: Method
     runtime: Runtime

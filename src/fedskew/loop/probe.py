@@ -4,7 +4,8 @@ output layer is kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,13 @@ from fedskew.errors import RecipeError
 from fedskew.types import (
     Block,
     Description,
+    Floats,
     HeadUpdates,
-    Ids,
+    Ints,
     Layout,
     LocalJob,
     Params,
+    Replies,
     Runtime,
     TrainOrder,
     Transfer,
@@ -28,36 +31,53 @@ AT_ONCE = 64  # clients whose whole models are in memory at the same time
 # first and second attempt: batch orders that no training round uses
 PROBE_ROUNDS = (1 << 31, (1 << 31) + 1)
 
+Train = Callable[[TrainOrder], Replies]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Clients that were probed at once, and those of them that never answered."""
+
+    clients: tuple[int, ...]
+    silent: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What a probe brought, and what it took."""
+
+    updates: HeadUpdates
+    transfers: tuple[Transfer, ...]
+    attempts: tuple[Attempt, ...]
+    job: LocalJob
+
+    @property
+    def failures(self) -> dict[int, str]:
+        """Clients that were probed twice and gave nothing usable."""
+        empty = ~self.updates.answered & (self.updates.num_examples > 0)
+        return {int(c): "no usable reply to the probe" for c in np.flatnonzero(empty)}
+
 
 def find_head(layout: Layout, num_classes: int) -> tuple[Block, Block | None]:
-    """Weight and bias of the output layer: the last matrix with one row per class, and the
-    vector named beside it.
-    """
+    """Weight and bias of the output layer: the last matrix with a row per class, and its vector."""
     matrices = [
         b
         for b in layout.blocks
         if b.kind == "weight" and len(b.shape) == 2 and b.shape[0] == num_classes
     ]
     if not matrices:
-        raise RecipeError(
-            "signal.estimated",
-            "the model has no linear output layer",
-            "Use signal.use = 'histogram'",
-        )
+        what = "the model has no linear output layer"
+        raise RecipeError("signal.estimated", what, "Use signal.use = 'histogram'")
     weight = matrices[-1]
     name = weight.name.removesuffix("weight") + "bias"
-    return weight, next(
-        (b for b in layout.blocks if b.name == name and b.shape == (num_classes,)), None
-    )
+    biases = (b for b in layout.blocks if b.name == name and b.shape == (num_classes,))
+    return weight, next(biases, None)
 
 
 def head_slices(layout: Layout, num_classes: int) -> list[slice]:
     """Where the output layer lies in the flat vector: its weight, then its bias."""
-    return [
-        slice(block.offset, block.stop)
-        for block in find_head(layout, num_classes)
-        if block is not None
-    ]
+    head = find_head(layout, num_classes)
+    return [slice(block.offset, block.stop) for block in head if block is not None]
 
 
 def head_shape(layout: Layout, num_classes: int) -> tuple[int, int]:
@@ -69,14 +89,6 @@ def head_shape(layout: Layout, num_classes: int) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
-def silent_at_probe(updates: HeadUpdates) -> dict[int, str]:
-    """Clients that were probed twice and gave nothing usable."""
-    return {
-        int(c): "no usable reply to the probe"
-        for c in np.flatnonzero(~updates.answered & (updates.num_examples > 0))
-    }
-
-
 def head_updates(
     runtime: Runtime,
     description: Description,
@@ -84,51 +96,104 @@ def head_updates(
     seed: int,
     budget: int,
     options: Mapping[str, Any],
-) -> tuple[HeadUpdates, tuple[Transfer, ...]]:
-    """Train everybody from ``initial`` and keep the output layers. A client that fails is asked
-    once more.
+    *,
+    train: Train | None = None,
+) -> Probed:
+    """Train everybody with examples from ``initial`` and keep the output layers. A client that
+    fails is asked once more. ``train``: what to ask them through, if not the runtime itself.
     """
-    population, classes = description.population, description.num_classes
-    weight, bias = find_head(description.layout, classes)
+
+    ask = train or runtime.train
     job = LocalJob(epochs=options["epochs"], batch=options["batch"], lr=options["lr"])
-    size = AT_ONCE if options["probe"] == "all" else budget
-    weights = np.zeros((population.size, *weight.shape))
-    biases = np.zeros((population.size, classes))
-    confusion = (
-        np.zeros((population.size, classes, classes)) if options.get("method") == "rlu" else None
-    )
-    before = runtime.auxiliary(initial[None]).class_softmax[0] if confusion is not None else 0.0
-    steps, answered = np.ones(population.size, np.int64), np.zeros(population.size, np.bool_)
-    asked = uploads = 0
+    at_once = AT_ONCE if options["probe"] == "all" else budget
+    heads = _Heads(runtime, description, initial, with_confusion=options.get("method") == "rlu")
+    attempts: list[Attempt] = []
+    uploads = 0
     for round in PROBE_ROUNDS:
-        waiting = np.flatnonzero((population.num_examples > 0) & ~answered)
-        for begin in range(0, len(waiting), size):
-            clients: Ids = waiting[begin : begin + size]
-            start = np.zeros(len(clients), np.int64)
-            order = TrainOrder(clients, initial[None], start, job, seed=seed, round=round)
-            replies = runtime.train(order)
-            asked, uploads = asked + len(clients), uploads + int(replies.sent.sum())
-            good = np.asarray(clients)[replies.ok]
-            weights[good] = replies.params[replies.ok, weight.offset : weight.stop].reshape(
-                -1, *weight.shape
-            )
-            if bias is not None:
-                biases[good] = replies.params[replies.ok, bias.offset : bias.stop]
-            if confusion is not None and len(good):
-                confusion[good] = (
-                    before + runtime.auxiliary(replies.params[replies.ok]).class_softmax
-                ) / 2
-            steps[good], answered[good] = replies.steps[replies.ok], True
-    updates = HeadUpdates(
-        received_weight=initial[weight.offset : weight.stop]
-        .reshape(weight.shape)
-        .astype(np.float64),
-        weight=weights,
-        received_bias=None if bias is None else initial[bias.offset : bias.stop].astype(np.float64),
-        bias=None if bias is None else biases,
-        steps=steps,
-        answered=answered,
-        num_examples=population.num_examples,
-        confusion=confusion,
-    )
-    return updates, probe_transfers(asked, uploads, description.layout.bytes)
+        waiting = np.flatnonzero((description.population.num_examples > 0) & ~heads.answered)
+        for group in _groups(waiting, at_once):
+            start = np.zeros(len(group), np.int64)
+            replies = ask(TrainOrder(group, initial[None], start, job, seed, round))
+            heads.take(group, replies)
+            uploads += int(replies.sent.sum())
+            silent = frozenset(group[~replies.sent].tolist())
+            attempts.append(Attempt(tuple(group.tolist()), silent))
+    asked = sum(len(attempt.clients) for attempt in attempts)
+    transfers = probe_transfers(asked, uploads, description.layout.bytes)
+    return Probed(heads.updates(), transfers, _waves(attempts, options["probe"]), job)
+
+
+def _groups(clients: Ints, at_once: int) -> list[Ints]:
+    return [clients[begin : begin + at_once] for begin in range(0, len(clients), at_once)]
+
+
+def _waves(attempts: list[Attempt], probe: str) -> tuple[Attempt, ...]:
+    """Who was probed at the same time: pieces of 64 are our memory's limit, not the clients'."""
+    if probe != "all" or not attempts:
+        return tuple(attempts)
+    seen: set[int] = set()
+    first: list[Attempt] = []
+    second: list[Attempt] = []
+    for attempt in attempts:
+        again = not seen.isdisjoint(attempt.clients)
+        (second if again else first).append(attempt)
+        seen.update(attempt.clients)
+    return tuple(_joined(part) for part in (first, second) if part)
+
+
+def _joined(attempts: list[Attempt]) -> Attempt:
+    clients = tuple(client for attempt in attempts for client in attempt.clients)
+    return Attempt(clients, frozenset[int]().union(*(attempt.silent for attempt in attempts)))
+
+
+class _Heads:
+    """Output layers as they come in."""
+
+    def __init__(
+        self, runtime: Runtime, description: Description, initial: Params, *, with_confusion: bool
+    ) -> None:
+        classes, size = description.num_classes, description.population.size
+        self._runtime, self._initial = runtime, initial
+        self._num_examples = description.population.num_examples
+        self._weight, self._bias = find_head(description.layout, classes)
+        self._weights = np.zeros((size, *self._weight.shape))
+        self._biases = np.zeros((size, classes))
+        self._steps = np.ones(size, np.int64)
+        self.answered = np.zeros(size, np.bool_)
+        self._confusion: Floats | None = None
+        if with_confusion:
+            self._confusion = np.zeros((size, classes, classes))
+            self._before = runtime.auxiliary(initial[None]).class_softmax[0]
+
+    def take(self, clients: Ints, replies: Replies) -> None:
+        """Keep the output layers of those that answered usably."""
+        usable = replies.ok
+        good, params = clients[usable], replies.params[usable]
+        weight, bias = self._weight, self._bias
+        block = params[:, weight.offset : weight.stop]
+        self._weights[good] = block.reshape(-1, *weight.shape)
+        if bias is not None:
+            self._biases[good] = params[:, bias.offset : bias.stop]
+        if self._confusion is not None and len(good):
+            after = self._runtime.auxiliary(params).class_softmax
+            self._confusion[good] = (self._before + after) / 2
+        self._steps[good] = replies.steps[usable]
+        self.answered[good] = True
+
+    def updates(self) -> HeadUpdates:
+        """Everything kept."""
+        weight, bias, initial = self._weight, self._bias, self._initial
+        first = initial[weight.offset : weight.stop].reshape(weight.shape).astype(np.float64)
+        received_bias = None
+        if bias is not None:
+            received_bias = initial[bias.offset : bias.stop].astype(np.float64)
+        return HeadUpdates(
+            received_weight=first,
+            weight=self._weights,
+            received_bias=received_bias,
+            bias=None if bias is None else self._biases,
+            steps=self._steps,
+            answered=self.answered,
+            num_examples=self._num_examples,
+            confusion=self._confusion,
+        )

@@ -1,99 +1,61 @@
-"""Model slots: what they begin with, what a procedure asks and does about them, and which one each
-client lives in.
+"""Model slots: what they begin with, what a procedure does about them after a round, and which one
+each client lives in.
 
-A procedure with one model needs nothing of this. One that keeps a model per group or per client
-declares what it wants to be called for (``begin``, ``after``, ``rehome`` of
-:class:`fedskew.types.Stateful`); whatever it remembers lies in ``State``.
+A procedure with one model needs nothing of this. One that keeps a model per group or per client has
+the hooks ``begin``, ``after`` or ``rehome`` of :class:`fedskew.types.ProcedureRule`; whatever it
+remembers lies in ``State``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from fedskew.errors import RecipeError, RunError
-from fedskew.loop.asking import MAX_QUESTIONS, answer, slot_losses
+from fedskew.loop.asking import slot_losses
 from fedskew.loop.method import Setting
 from fedskew.loop.probe import head_slices
 from fedskew.loop.training import Runner
-from fedskew.streams import seed_for, stream
-from fedskew.types import (
-    Aftermath,
-    Answer,
-    Ask,
-    Ints,
-    Memory,
-    Params,
-    Plan,
-    State,
-    Stateful,
-    Transfer,
-    View,
-)
+from fedskew.streams import seed_for
+from fedskew.types import Aftermath, Ints, Memory, Params, Plan, State
 
 
 def begin_models(setting: Setting) -> Params:
     """(S, D) the models before the first round: the one initial model, or what the procedure
     makes of fresh ones.
     """
-    rule = setting.method.procedure
-    if not isinstance(rule.function, Stateful) or rule.function.begin is None:
-        return setting.initial[None]
 
     def fresh(number: int) -> Params:
         seed = setting.seed if number == 0 else seed_for(setting.seed, "fresh", number)
         return setting.runtime.initial(seed)
 
-    size = setting.description.population.size
-    models = np.array(rule.function.begin(fresh, size, **rule.options), np.float32)
+    name, rule = setting.method.procedure.name, setting.method.procedure.rule
+    begun = rule.begin(fresh, setting.description.population.size)
+    if begun is None:
+        return setting.initial[None]
+    models = np.array(begun, np.float32)
     # frozen parts that never travel are again those of the run's own seed
     setting.runtime.initial(setting.seed)
     if models.ndim != 2 or models.shape[1:] != setting.initial.shape or not len(models):
-        where = f"procedure {rule.name}"
-        raise RunError(
-            where,
-            f"began with models of shape {models.shape}",
-            f"Return (S, {len(setting.initial)})",
-        )
+        what = f"began with models of shape {models.shape}"
+        raise RunError(f"procedure {name}", what, f"Return (S, {len(setting.initial)})")
     return models
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A plan, and what it took to find it."""
-
-    plan: Any  # not checked yet
-    memory: Memory
-    answers: tuple[Answer, ...] = ()
-    transfers: tuple[Transfer, ...] = ()
-    holders: frozenset[int] = frozenset()  # clients that hold the models of their slots already
-
-
-def plan_round(setting: Setting, state: State, ids: Ints, view: View) -> Planned:
-    """Ask the procedure; answer its questions until it gives a plan."""
-    rule, memory = setting.method.procedure, state.memory.get("procedure", {})
-    answers: tuple[Answer, ...] = ()
-    transfers: tuple[Transfer, ...] = ()
-    holders: set[int] = set()
-    for turn in range(MAX_QUESTIONS + 1):
-        keys = (view.round, turn) if turn else (view.round,)
-        rng = stream(setting.seed, "procedure", *keys)
-        plan, memory = rule(ids, replace(view, answers=answers), rng, memory=memory)
-        if not isinstance(plan, Ask):
-            return Planned(plan, memory, answers, transfers, frozenset(holders))
-        given, state, charge, reached = answer(setting, state, plan, view.round)
-        answers, transfers, holders = (*answers, given), transfers + charge, holders | reached
-    raise RunError(
-        f"procedure {rule.name}",
-        f"asked {MAX_QUESTIONS + 1} questions in round {view.round}",
-        "Plan at last",
-    )
+def with_slots(models: Params, initial: Params, plan: Plan) -> Params:
+    """Room for every slot the plan names; a new slot starts from the initial model."""
+    slots = [chain.slot for chain in plan.chains]
+    if plan.home is not None:
+        slots += plan.home.tolist()
+    missing = 1 + max(slots, default=0) - len(models)
+    if missing <= 0:
+        return models
+    return np.concatenate([models, np.repeat(initial[None], missing, axis=0)])
 
 
-def look_after(
+def after_round(
     setting: Setting,
     state: State,
     plan: Plan,
@@ -102,25 +64,24 @@ def look_after(
     runners: Sequence[Runner],
     memory: Memory,
 ) -> tuple[Params, Ints | None, Memory]:
-    """Let the procedure see the merged round: the models, everybody's slot and the procedure's
-    memory after it.
-    """
-    rule, home = setting.method.procedure, state.home if plan.home is None else plan.home
-    if not isinstance(rule.function, Stateful) or rule.function.after is None:
+    """The models, everybody's slot and the procedure's memory after it saw the merged round."""
+    name, rule = setting.method.procedure.name, setting.method.procedure.rule
+    home = state.home if plan.home is None else plan.home
+    if not rule.looks_back:
         return models, home, memory
     seen = aftermath_of(setting, state.round + 1, plan, before, models, runners, home)
-    models, home, memory = rule.function.after(memory, seen, **rule.options)
+    models, home, memory = rule.after(memory, seen)
     models = np.asarray(models, np.float32)
     size = setting.description.population.size
-    if home is not None and (
-        len(home) != size or min(home, default=0) < 0 or max(home, default=0) >= len(models)
-    ):
-        raise RunError(
-            f"procedure {rule.name}",
-            "left a client without a model",
-            "Return one slot number per client",
-        )
+    if home is not None and not _is_legal(home, size, len(models)):
+        what = "left a client without a model"
+        raise RunError(f"procedure {name}", what, "Return one slot number per client")
     return models, home, memory
+
+
+def _is_legal(home: Ints, size: int, num_slots: int) -> bool:
+    slots = np.asarray(home)
+    return len(slots) == size and bool(((slots >= 0) & (slots < num_slots)).all())
 
 
 def aftermath_of(
@@ -159,16 +120,16 @@ def aftermath_of(
 
 
 def rehome(setting: Setting, state: State) -> State:
-    """Every client moves to the slot with the lowest loss on its training data, ties to the first;
-    never on test data.
+    """Every client moves to the slot with the lowest loss on its training data, ties to the
+    first; never on test data.
 
     A client without training examples, or whose losses make no sense, stays where it is.
     """
-    rule = setting.method.procedure
-    if not isinstance(rule.function, Stateful) or rule.function.rehome is None:
-        return state
     memory = state.memory.get("procedure", {})
-    slots = np.asarray(rule.function.rehome(memory, len(state.models), **rule.options), np.int64)
+    allowed = setting.method.procedure.rule.rehome(memory, len(state.models))
+    if allowed is None:
+        return state
+    slots = np.asarray(allowed, np.int64)
     everyone = np.arange(setting.description.population.size)
     losses = slot_losses(setting, state.models, everyone, slots)
     old = np.full(len(everyone), slots[0]) if state.home is None else state.home

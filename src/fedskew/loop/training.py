@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from fedskew.errors import RunError
 from fedskew.loop.method import Setting
+from fedskew.loop.timing import late_clients
+from fedskew.runtime.replies import Reply, collect, reply_of
 from fedskew.types import (
     Chain,
     Ends,
     Ids,
+    Ints,
     LocalJob,
     Memory,
     Params,
@@ -22,7 +24,6 @@ from fedskew.types import (
     ScoreOrder,
     Scores,
     State,
-    Stateful,
     TrainOrder,
 )
 
@@ -50,9 +51,7 @@ class Runner:
     returned: dict[int, Params] = field(default_factory=dict)
 
     def take(self, client: int, replies: Replies, row: int, *, give_up: bool) -> None:
-        """Note what one client answered; a failure leaves the chain's model as it is, or ends
-        the chain.
-        """
+        """Note what one client answered; a failure leaves the chain's model, or ends the chain."""
         self.seconds[client] = float(replies.seconds[row])
         if not replies.sent[row]:
             self.silent.add(client)
@@ -77,55 +76,77 @@ def train_plan(
     job: LocalJob | None = None,
     steering: Memory | None = None,
     statistics: Memory | None = None,
+    holders: Collection[int] = (),
 ) -> list[Runner]:
-    """Train the plan wave by wave. A client that fails mid-chain is skipped, or ends its chain
-    (``plan.broken``).
+    """Train the plan wave by wave.
+
+    A client that fails mid-chain is skipped, or ends its chain (``plan.broken``).
 
     ``memory`` is what the aggregation rule remembers, ``steering`` what the procedure does: both
     may correct gradients. ``statistics``: what each client keeps of BatchNorm (client -> buffers);
-    it begins with those instead of the model's.
+    it begins with those instead of the model's. ``holders`` need no download.
     """
     runners = [Runner(models[chain.slot]) for chain in plan.chains]
     job = job or setting.method.job_at(round)
-    choosing, planning = setting.method.selection.function, setting.method.procedure.function
-    keep = isinstance(choosing, Stateful) and choosing.learn is not None
-    keep = keep or (isinstance(planning, Stateful) and planning.after is not None)
     for wave in plan.waves():
-        live = [
-            (i, client)
-            for i, client in zip(wave.chains, wave.clients, strict=True)
-            if not runners[i].dropped
-        ]
+        pairs = zip(wave.chains, wave.clients, strict=True)
+        live = [(i, client) for i, client in pairs if not runners[i].dropped]
+        clients = [client for _, client in live]
         starts, index = _starts(plan.chains, runners, models, [i for i, _ in live])
         if statistics:
-            starts, index = with_statistics(
-                setting, [c for _, c in live], starts, index, statistics
-            )
-        order = TrainOrder(
-            [c for _, c in live],
-            starts,
-            index,
-            job,
-            seed=setting.seed,
-            round=round,
-            corrections=_all_corrections(setting, plan, live, models, memory, steering or {}),
-        )
-        replies = setting.runtime.train(order)
-        for row, (i, client) in enumerate(live):
-            runners[i].take(client, replies, row, give_up=plan.broken == "drop")
-            if setting.method.bn == "local" and client in runners[i].loss:
-                runners[i].statistics[str(client)] = replies.params[
-                    row, setting.description.layout.num_weights :
-                ].copy()
-            if keep and client in runners[i].loss:
-                runners[i].received[client], runners[i].returned[client] = (
-                    starts[index[row]],
-                    replies.params[row],
-                )
+            starts, index = with_statistics(setting, clients, starts, index, statistics)
+        added = _corrections(setting, plan, live, models, memory, steering or {})
+        order = TrainOrder(clients, starts, index, job, setting.seed, round, added)
+        late = late_clients(setting, clients, job, holders)
+        replies = train_in_time(setting, order, late)
+        _take(setting, plan, runners, live, replies, starts, index)
     return runners
 
 
-def _all_corrections(
+def _take(
+    setting: Setting,
+    plan: Plan,
+    runners: Sequence[Runner],
+    live: Sequence[tuple[int, int]],
+    replies: Replies,
+    starts: Params,
+    index: Ids,
+) -> None:
+    """Note what a wave's clients answered."""
+    method, buffers = setting.method, setting.description.layout.num_weights
+    keep = method.selection.rule.learns_from is not None or method.procedure.rule.looks_back
+    for row, (i, client) in enumerate(live):
+        runner = runners[i]
+        runner.take(client, replies, row, give_up=plan.broken == "drop")
+        if client not in runner.loss:
+            continue
+        if method.bn == "local":
+            runner.statistics[str(client)] = replies.params[row, buffers:].copy()
+        if keep:
+            runner.received[client] = starts[index[row]]
+            runner.returned[client] = replies.params[row]
+
+
+def train_in_time(
+    setting: Setting, order: TrainOrder, late: Collection[int] = frozenset()
+) -> Replies:
+    """Let clients train, but for those whose answer would come after the deadline: nobody waits
+    for them, so nobody computes what they would have answered.
+    """
+    if not late:
+        return setting.runtime.train(order)
+    rows = [row for row, client in enumerate(order.clients) if int(client) not in late]
+    replies = setting.runtime.train(order.only(rows))
+    place = {row: number for number, row in enumerate(rows)}
+    missed = Reply(None, failure="missed the deadline", sent=False)
+    answers = [
+        reply_of(replies, place[row]) if row in place else missed
+        for row in range(len(order.clients))
+    ]
+    return collect(answers, order.models.shape[1])
+
+
+def _corrections(
     setting: Setting,
     plan: Plan,
     live: Sequence[tuple[int, int]],
@@ -133,40 +154,37 @@ def _all_corrections(
     memory: Memory,
     steering: Memory,
 ) -> Params | None:
-    """What the aggregation rule and the procedure (FedSoft) have each client add to its
-    gradients, together.
-    """
-    server, rule = _corrections(setting, plan, live, memory), setting.method.procedure
-    if not isinstance(rule.function, Stateful) or rule.function.corrections is None or not live:
-        return server
+    """What aggregation rule and procedure (FedSoft) have each client add to its gradients."""
+    if not live:
+        return None
+    server = _server_corrections(setting, plan, live, memory)
     weights, clients = setting.description.layout.num_weights, [client for _, client in live]
-    own = np.asarray(
-        rule.function.corrections(steering, clients, models, weights, **rule.options), np.float32
-    )
-    return own if server is None else own + server
+    rule = setting.method.procedure.rule
+    steered = rule.corrections(steering, clients, models, weights)
+    if steered is None:
+        return server
+    steered = np.asarray(steered, np.float32)
+    return steered if server is None else steered + server
 
 
-def _corrections(
+def _server_corrections(
     setting: Setting, plan: Plan, live: Sequence[tuple[int, int]], memory: Memory
 ) -> Params | None:
     """What the aggregation rule has each client add to its gradients (SCAFFOLD, FedDyn); each
     slot remembers its own.
     """
-    rule = setting.method.aggregation
-    if not isinstance(rule.function, Stateful) or rule.function.corrections is None:
+    name, rule = setting.method.aggregation.name, setting.method.aggregation.rule
+    if not rule.corrects:
         return None
     if any(len(chain.clients) > 1 for chain in plan.chains):
-        where = f"aggregation {rule.name}"
-        raise RunError(
-            where, "has no meaning for chains of several clients", "Use procedure.use = 'parallel'"
-        )
-    find, weights = rule.function.corrections, setting.description.layout.num_weights
-    slots = [plan.chains[i].slot for i, _ in live]
-    rows = [
-        find(memory.get(str(s), {}), [c], weights, **rule.options)[0]
-        for s, (_, c) in zip(slots, live, strict=True)
-    ]
-    return np.stack(rows) if rows else None
+        what = "has no meaning for chains of several clients"
+        raise RunError(f"aggregation {name}", what, "Use procedure.use = 'parallel'")
+    weights, rows = setting.description.layout.num_weights, []
+    for i, client in live:
+        kept = memory.get(str(plan.chains[i].slot), {})
+        added = rule.corrections(kept, [client], weights)
+        rows.append(np.zeros(weights, np.float32) if added is None else added[0])
+    return np.stack(rows)
 
 
 def _starts(
@@ -193,40 +211,25 @@ def with_statistics(
     return rows, range(len(rows))
 
 
-def score_clients(
-    setting: Setting,
-    state: State,
-    clients: Ids,
-    models: Params,
-    start: Ids,
-    which: Literal["test", "train"],
-    **options: int,
-) -> Scores:
-    """Clients' models on their own data, with their own BatchNorm statistics where they keep
-    them (64 at a time).
+def score_clients(setting: Setting, state: State, order: ScoreOrder) -> Scores:
+    """Clients' models on their own data, with their own BatchNorm statistics where they keep them
+    (64 at a time).
     """
     statistics = state.memory.get("bn")
     if not statistics:
-        return setting.runtime.score(ScoreOrder(clients, models, start, which, **options))
+        return setting.runtime.score(order)
     parts = []
-    for begin in range(0, len(clients), PIECE):
-        ids = [int(c) for c in clients[begin : begin + PIECE]]
-        rows, index = with_statistics(
-            setting, ids, models, start[begin : begin + PIECE], statistics
-        )
-        parts.append(setting.runtime.score(ScoreOrder(ids, rows, index, which, **options)))
-    return Scores(
-        *(
-            np.concatenate([getattr(p, name) for p in parts])
-            for name in ("loss", "accuracy", "num_examples")
-        )
-    )
+    for begin in range(0, len(order.clients), PIECE):
+        piece = order.only(np.arange(begin, min(begin + PIECE, len(order.clients))))
+        ids = [int(c) for c in piece.clients]
+        rows, index = with_statistics(setting, ids, piece.models, piece.start, statistics)
+        parts.append(setting.runtime.score(replace(piece, models=rows, start=index)))
+    names = ("loss", "accuracy", "num_examples")
+    return Scores(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
 
 
 def _stack(rows: Sequence[Params]) -> Params:
-    """The rows as one array; without a copy if they are all the rows of one already, as after a
-    parallel round.
-    """
+    """The rows as one array; no copy if they are all the rows of one, as after a parallel round."""
     owner = rows[0].base
     if (
         isinstance(owner, np.ndarray)
@@ -248,26 +251,40 @@ def merge_slots(
     runners: Sequence[Runner],
     memory: Memory,
     round: int,
+    home: Ints | None = None,
 ) -> tuple[Params, Memory]:
-    """Aggregate the chain ends of each slot; a slot nobody served keeps its model."""
+    """Aggregate the chain ends of each slot; a slot nobody served keeps its model. ``home`` (K,) is
+    the slot each client lives in, where there are several.
+    """
     merged, kept = np.array(models), dict(memory)
     for slot in sorted({chain.slot for chain in plan.chains}):
-        served = [
-            runner for chain, runner in zip(plan.chains, runners, strict=True) if chain.slot == slot
-        ]
+        pairs = zip(plan.chains, runners, strict=True)
+        served = [runner for chain, runner in pairs if chain.slot == slot]
         ends = [runner for runner in served if runner.answered and not runner.dropped]
         if not ends:
             continue
-        stacked = Ends(
-            params=_stack([r.params for r in ends]),
-            num_examples=np.array([r.examples for r in ends]),
-            steps=np.array([r.steps for r in ends]),
-            layout=setting.description.layout,
-            clients=np.array([list(r.seconds)[-1] for r in ends]),
-            num_clients=setting.description.population.size,
-            job=setting.method.job_at(round),
-        )
-        merged[slot], kept[str(slot)] = setting.method.aggregation(
-            models[slot], stacked, memory=kept.get(str(slot), {})
-        )
+        stacked = _ends(setting, ends, _inhabitants(setting, slot, home), round)
+        rule, known = setting.method.aggregation.rule, kept.get(str(slot), {})
+        merged[slot], kept[str(slot)] = rule.merge(known, models[slot], stacked)
     return merged, kept
+
+
+def _ends(setting: Setting, runners: Sequence[Runner], num_clients: int, round: int) -> Ends:
+    """The chain ends of one slot, as an aggregation rule wants them."""
+    return Ends(
+        params=_stack([r.params for r in runners]),
+        num_examples=np.array([r.examples for r in runners]),
+        steps=np.array([r.steps for r in runners]),
+        layout=setting.description.layout,
+        clients=np.array([list(r.seconds)[-1] for r in runners]),
+        num_clients=num_clients,
+        job=setting.method.job_at(round),
+        turns=tuple(tuple(steps for _, steps in r.work.values()) for r in runners),
+    )
+
+
+def _inhabitants(setting: Setting, slot: int, home: Ints | None) -> int:
+    """How many clients live in a slot: each group is a federation of its own (METHODS 7.1)."""
+    if home is None:
+        return setting.description.population.size
+    return max(1, int((home == slot).sum()))

@@ -1,5 +1,4 @@
-"""Measure: how skewed is a federation, who groups with whom, and what would each paper's rule do
-with it?
+"""Measure: how skewed is a federation, who groups with whom, what would each paper's rule do?
 
 ``read_counts`` reads a file, ``counts_of_data`` and ``counts_of_run`` divide a dataset; ``measure``
 computes every figure and grouping; ``verdict`` puts them into words; ``privacy_table`` says what

@@ -18,8 +18,9 @@ NAMED = 5  # this many names are spelled out in a message
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """How many examples of each label each client has. Clients without any stay in the table and
-    out of every figure.
+    """How many examples of each label each client has.
+
+    Clients without any stay in the table and out of every figure.
     """
 
     table: Ints  # (K, C)
@@ -43,12 +44,11 @@ class Counts:
 
 
 def check_numbers(values: NDArray[Any], where: str, name_of: Callable[[int], str]) -> Ints:
-    """Whole numbers of at least 0 as int64, or an error; ``name_of(i)`` says whose the i-th number
-    is.
+    """Whole numbers of at least 0 as int64, or an error; ``name_of(i)`` names the i-th number.
 
-    >>> check_numbers(np.array([3.0, 1.5]), "a.csv", lambda i: f"client {i}")
+    >>> check_numbers(np.array([3.0, 1.5]), "a", lambda i: f"client {i}")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    fedskew.errors.SignalError: a.csv: client 1: the count is a fraction (1.5). Counts are whole numbers, 0 or more.
+    fedskew.errors.SignalError: a: client 1: the count is a fraction (1.5). Counts are whole ...
     """
     faults = (
         ("missing or not a finite number", ~np.isfinite(values)),
@@ -56,39 +56,44 @@ def check_numbers(values: NDArray[Any], where: str, name_of: Callable[[int], str
         ("a fraction", values != np.floor(values)),
         ("too large", values >= LARGEST_COUNT),
     )
-    for what, bad in faults:
+    for fault, bad in faults:
         if bad.any():
             first = int(bad.argmax())
-            found = f"{name_of(first)}: the count is {what} ({values[first]})"
-            raise SignalError(where, found, "Counts are whole numbers, 0 or more")
+            what = f"{name_of(first)}: the count is {fault} ({values[first]})"
+            raise SignalError(where, what, "Counts are whole numbers, 0 or more")
     return values.astype(np.int64)
 
 
-def settle(counts: Counts) -> Counts:
+def drop_unused_labels(counts: Counts) -> Counts:
     """Leave out labels nobody has, refuse a table without examples, and note who is empty.
 
     METHODS 2.11: a class that does not occur is dropped; it would only dilute FedArtML's EMD.
 
-    >>> found = settle(Counts([[2, 0], [0, 0]], ["a", "b"], ["x", "y"]))
-    >>> found.table.tolist(), found.labels, found.notes
-    ([[2], [0]], ('x',), ("1 label without examples left out: 'y'", "1 client without examples left out: 'b'"))
+    >>> counts = drop_unused_labels(Counts([[2, 0], [0, 0]], ["a", "b"], ["x", "y"]))
+    >>> counts.table.tolist(), counts.labels
+    ([[2], [0]], ('x',))
+    >>> counts.notes
+    ("1 label without examples left out: 'y'", "1 client without examples left out: 'b'")
     """
-    held = counts.table.sum(axis=0) > 0
-    if not held.any():
+    used = counts.table.sum(axis=0) > 0
+    if not used.any():
         raise SignalError(
             counts.source, "every count is 0", "Give at least one client with examples"
         )
     notes = [*counts.notes]
-    if not held.all():
-        gone = [counts.labels[i] for i in np.flatnonzero(~held).tolist()]
-        notes.append(f"{plural(len(gone), 'label')} without examples left out: {listed(gone)}")
+    if not used.all():
+        unused = [counts.labels[i] for i in np.flatnonzero(~used).tolist()]
+        notes.append(f"{plural(len(unused), 'label')} without examples left out: {listed(unused)}")
     if len(counts.empty):
         names = [counts.clients[i] for i in counts.empty[:NAMED].tolist()]
+        number = len(counts.empty)
         notes.append(
-            f"{plural(len(counts.empty), 'client')} without examples left out: {listed(names, len(counts.empty))}"
+            f"{plural(number, 'client')} without examples left out: {listed(names, number)}"
         )
-    labels = tuple(label for label, kept in zip(counts.labels, held.tolist(), strict=True) if kept)
-    return replace(counts, table=counts.table[:, held], labels=labels, notes=tuple(notes))
+    labels = tuple(
+        label for label, is_used in zip(counts.labels, used.tolist(), strict=True) if is_used
+    )
+    return replace(counts, table=counts.table[:, used], labels=labels, notes=tuple(notes))
 
 
 def plural(number: int, noun: str) -> str:
@@ -108,7 +113,8 @@ def listed(names: Sequence[str], total: int | None = None) -> str:
     >>> listed(["a", "b"], 12)
     "'a', 'b' and 10 more"
     """
-    shown, total = names[:NAMED], len(names) if total is None else total
+    shown = names[:NAMED]
+    total = len(names) if total is None else total
     text = ", ".join(f"'{printable(name)}'" for name in shown)
     return f"{text} and {total - len(shown):,} more" if total > len(shown) else text
 

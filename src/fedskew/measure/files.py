@@ -1,5 +1,6 @@
-"""Open a table of label counts: CSV (also ``;``, tab or ``|`` between the columns, also gzipped) or
-Parquet.
+"""Open a table of label counts: CSV or Parquet.
+
+CSV also with ``;``, tab or ``|`` between the columns, also gzipped.
 
 Client and label names are kept as they are written: ``007`` stays ``007``. Nothing is guessed from
 the file's name.
@@ -21,9 +22,7 @@ Decide: TypeAlias = Callable[[Sequence[str]], Layout]
 
 
 def read_table(path: Path, decide: Decide) -> tuple[Any, Layout]:
-    """A pyarrow table with the columns that are needed; ``decide`` says from their names what
-    each one is.
-    """
+    """A pyarrow table with the columns that are needed; ``decide`` says which from their names."""
     _check_file(path)
     return _read_parquet(path, decide) if _magic(path) == b"PAR1" else _read_csv(path, decide)
 
@@ -68,14 +67,14 @@ def _read_csv(path: Path, decide: Decide) -> tuple[Any, Layout]:
     columns, delimiter = _header(path)
     layout = decide(columns)
     names = [name for name in (layout.client, layout.label) if name is not None]
-    wanted = [name for name in columns if name not in layout.ignored]
+    needed = [name for name in columns if name not in layout.ignored]
     try:
         with pa.input_stream(path, compression="gzip" if _is_gzip(path) else None) as stream:
             table = pa.csv.read_csv(
                 stream,
                 parse_options=pa.csv.ParseOptions(delimiter=delimiter),
                 convert_options=pa.csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()), include_columns=wanted
+                    column_types=dict.fromkeys(names, pa.string()), include_columns=needed
                 ),
             )
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -1,13 +1,12 @@
-"""Who groups with whom, by each paper's own distance and clustering, and by the pair the user asks
-for.
+"""Who groups with whom, by each paper's distance and clustering, and by the user's pair.
 
-========================  =========  =========  ======================================================
-paper                     distance   cluster    what the number of groups is for
-========================  =========  =========  ======================================================
-004 Clust-PSI-PFL         psi        kmeans     tau, one model per group
-000 FedLECC               hellinger  optics     Jmax, the groups its J best are chosen from
-002 similarity study      euclidean  kmedoids   c, one client of each group trains in a round
-========================  =========  =========  ======================================================
+====================  =========  ========  =============================================
+paper                 distance   cluster   what the number of groups is for
+====================  =========  ========  =============================================
+004 Clust-PSI-PFL     psi        kmeans    tau, one model per group
+000 FedLECC           hellinger  optics    Jmax, the groups its J best are chosen from
+002 similarity study  euclidean  kmedoids  c, one client of each group trains in a round
+====================  =========  ========  =============================================
 
 The similarity study compares nine distances; Euclidean is taken because it scales to any number of
 clients.
@@ -73,9 +72,7 @@ class Grouping:
 
     @property
     def at_edge(self) -> bool:
-        """Whether the number of groups is the largest one that was tried, though more would have
-        been possible.
-        """
+        """Whether as many groups as were tried at most are best, though more are possible."""
         curve = self.clustering.details.get("curve")
         if curve is None or "noise_fractions" in curve:
             return False
@@ -93,8 +90,7 @@ class Grouping:
 def rules_for(
     distance: str | None = None, clustering: str | None = None
 ) -> tuple[tuple[Rule, ...], int]:
-    """(the papers' rules and the user's pair if it is none of them, the position of the user's
-    pair).
+    """(the papers' rules and the user's pair if it is none of them, the position of that pair).
 
     >>> rules_for("hellinger", "optics")[1], rules_for("tv", "dbscan")[0][3].how
     (1, 'dbscan on tv')
@@ -109,20 +105,24 @@ def rules_for(
 def group(
     signal: Signal, rule: Rule, seed: int, options: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Grouping:
-    """Group the clients of a signal. ``options`` may hold a table for "distance" and one for
-    "clustering".
+    """Group the clients of a signal.
+
+    ``options`` may hold a table for "distance" and one for "clustering".
 
     The random stream is that of a run with the same seed, so ``measure`` and ``run`` find the same
     groups.
     """
-    given = options or {}
+    tables = options or {}
     start = time.perf_counter()
-    measure_distance, cluster = find("distance", rule.distance), find("clustering", rule.clustering)
-    near = check_options(
-        "distance", stage_options("distance", measure_distance), given.get("distance", {})
+    measure_distance = find("distance", rule.distance)
+    cluster = find("clustering", rule.clustering)
+    distance_options = check_options(
+        "distance", stage_options("distance", measure_distance), tables.get("distance", {})
     )
-    how = check_options(
-        "clustering", stage_options("clustering", cluster), given.get("clustering", {})
+    clustering_options = check_options(
+        "clustering", stage_options("clustering", cluster), tables.get("clustering", {})
     )
-    found = cluster(measure_distance(signal, **near), stream(seed, "cluster"), **how)
-    return Grouping(rule, found, time.perf_counter() - start)
+    clustering = cluster(
+        measure_distance(signal, **distance_options), stream(seed, "cluster"), **clustering_options
+    )
+    return Grouping(rule, clustering, time.perf_counter() - start)

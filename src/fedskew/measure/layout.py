@@ -1,5 +1,4 @@
-"""Which columns hold what: long (client, label, count; a row per pair) or wide (client, then one
-column per label).
+"""Which columns hold what: long (a row per client and label) or wide (a column per label).
 
 A table whose columns could be either, or nearly carry the expected names, is refused with the
 nearest spelling: a misspelt ``lable`` column must not become a class.
@@ -60,34 +59,37 @@ def find_layout(
 ) -> Layout:
     """Decide by the column names; what is given by name must be there.
 
-    >>> find_layout(["client", "label", "count"], "a.csv").form, find_layout(["client", "cat", "dog"], "a.csv").labels
-    ('long', ('cat', 'dog'))
-    >>> find_layout(["client", "lable", "count"], "a.csv")
+    >>> find_layout(["client", "label", "count"], "a.csv").form
+    'long'
+    >>> find_layout(["client", "cat", "dog"], "a.csv").labels
+    ('cat', 'dog')
+    >>> find_layout(["client", "lable", "count"], "a.csv")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    fedskew.errors.DataError: a.csv: there is no label column among client, lable, count. Is it 'lable'? Say --label-column \
-lable (or --format wide).
+    fedskew.errors.DataError: a.csv: there is no label column among ... Is it 'lable'? Say ...
     """
     _check_header(columns, where)
-    found = {
-        role: _find(columns, where, role, given)
-        for role, given in (("client", client), ("label", label), ("count", count))
+    column_of = {
+        role: _find(columns, where, role, chosen)
+        for role, chosen in (("client", client), ("label", label), ("count", count))
     }
     if form == "auto":
-        form = _guess(columns, where, found, asked=label is not None or count is not None)
+        form = _guess(columns, where, column_of, is_named=label is not None or count is not None)
     if form == "long":
         for role in ("client", "label", "count"):
-            if found[role] is None:
+            if column_of[role] is None:
                 raise _missing(columns, where, role)
-        ignored = tuple(name for name in columns if name not in found.values())
-        return Layout("long", found["client"], found["label"], found["count"], ignored=ignored)
-    if found["client"] is None and client != NO_CLIENT:
+        ignored = tuple(name for name in columns if name not in column_of.values())
+        return Layout(
+            "long", column_of["client"], column_of["label"], column_of["count"], ignored=ignored
+        )
+    if column_of["client"] is None and client != NO_CLIENT:
         raise _missing(columns, where, "client")
-    labels = tuple(name for name in columns if name != found["client"])
+    labels = tuple(name for name in columns if name != column_of["client"])
     if not labels:
         raise DataError(
             where, "there are no label columns beside the client", "Give one column per label"
         )
-    return Layout("wide", found["client"], labels=labels)
+    return Layout("wide", column_of["client"], labels=labels)
 
 
 def _check_header(columns: Sequence[str], where: str) -> None:
@@ -98,31 +100,31 @@ def _check_header(columns: Sequence[str], where: str) -> None:
         raise DataError(where, f"two columns are called '{printable(twice)}'", "Rename one")
 
 
-def _find(columns: Sequence[str], where: str, role: str, given: str | None) -> str | None:
+def _find(columns: Sequence[str], where: str, role: str, chosen: str | None) -> str | None:
     """The column of a role: the one that is named, else the first of the usual names."""
-    if given is not None:
-        if given in columns:
-            return given
-        if role == "client" and given == NO_CLIENT:
+    if chosen is not None:
+        if chosen in columns:
+            return chosen
+        if role == "client" and chosen == NO_CLIENT:
             return None
         raise DataError(
-            where, f"no column is called '{printable(given)}'", did_you_mean(given, columns)
+            where, f"no column is called '{printable(chosen)}'", did_you_mean(chosen, columns)
         )
     plain = {name.strip().lower(): name for name in reversed(columns)}
     return next((plain[name] for name in NAMES[role] if name in plain), None)
 
 
 def _guess(
-    columns: Sequence[str], where: str, found: dict[str, str | None], *, asked: bool
+    columns: Sequence[str], where: str, column_of: dict[str, str | None], *, is_named: bool
 ) -> Literal["long", "wide"]:
     """Long if a label and a count column are there; wide if there is no trace of either."""
-    if found["label"] is not None and found["count"] is not None:
+    if column_of["label"] is not None and column_of["count"] is not None:
         return "long"
-    if asked or found["label"] is not None or found["count"] is not None:
+    if is_named or column_of["label"] is not None or column_of["count"] is not None:
         raise _missing(
             columns,
             where,
-            "count" if found["label"] is not None else "label",
+            "count" if column_of["label"] is not None else "label",
             also=" (or --format wide)",
         )
     near = [role for role in ("label", "count") if _near(columns, role)]

@@ -62,7 +62,7 @@ class Measurement:
 
     def grouping(self, key: str) -> Grouping:
         """The grouping of one paper's rule."""
-        return next(found for found in self.groupings if found.rule.key == key)
+        return next(grouping for grouping in self.groupings if grouping.rule.key == key)
 
 
 def measure(
@@ -76,32 +76,35 @@ def measure(
     eps: float = 1e-6,
     on_step: Callable[[str], None] = lambda text: None,
 ) -> Measurement:
-    """Measure a federation. ``options``: tables "signal", "distance", "clustering" as in a recipe,
-    for the chosen stages.
+    """Measure a federation.
+
+    ``options``: tables "signal", "distance", "clustering" as in a recipe, for the chosen stages.
 
     ``distance`` and ``clustering`` choose the grouping that sorts the figures; without either it is
     FedLECC's, or another one if that has too many clusters to be drawn. ``on_step`` is told what
     comes next, once per step.
 
     >>> pairs = np.kron(np.eye(5, dtype=int), [[9, 9], [9, 9]])
-    >>> found = measure(Counts(pairs, list("abcdefghij"), list("0123456789")))
-    >>> round(found.figures.omega, 3), found.sequential, [g.clustering.k for g in found.groupings]
-    (8.888, True, [5, 5, 5])
+    >>> result = measure(Counts(pairs, list("abcdefghij"), list("0123456789")))
+    >>> round(result.figures.omega, 3), result.sequential
+    (8.888, True)
+    >>> [grouping.clustering.k for grouping in result.groupings]
+    [5, 5, 5]
     """
     on_step("skew figures")
-    given = options or {}
+    tables = options or {}
     figures = skew_figures(counts.table, eps=eps)
-    source = signal_of(counts, signal, given.get("signal", {}))
+    source = signal_of(counts, signal, tables.get("signal", {}))
     seen = skew_figures(seen_counts(source), eps=eps) if source.source == "private" else figures
     classes = figures.num_classes
-    few = cap_classes(AFLS_CLASSES, classes)
+    threshold_classes = cap_classes(AFLS_CLASSES, classes)
     ceilings = one_class_each(figures.num_clients - len(figures.empty_clients), classes)
     chance = hd_by_chance(counts, seed)
     rules, chosen = rules_for(distance, clustering)
     groupings = []
     for position, rule in enumerate(rules):
         on_step(f"groups: {rule.how}")
-        groupings.append(group(source, rule, seed, given if position == chosen else None))
+        groupings.append(group(source, rule, seed, tables if position == chosen else None))
     if distance is None and clustering is None:
         chosen = drawable(groupings, chosen)
     return Measurement(
@@ -112,8 +115,8 @@ def measure(
         hd_ceiling=ceilings[0],
         jsd_ceiling=ceilings[1],
         hd_chance=chance,
-        omega_threshold=omega_balanced(few, classes, eps=eps),
-        omega_classes=few,
+        omega_threshold=omega_balanced(threshold_classes, classes, eps=eps),
+        omega_classes=threshold_classes,
         groupings=tuple(groupings),
         chosen=chosen,
         seed=seed,
@@ -121,10 +124,10 @@ def measure(
 
 
 def drawable(groupings: Sequence[Grouping], first: int) -> int:
-    """The position of the first grouping if its clusters can be told apart in a figure, else of
-    the best one that can.
-    """
-    readable = [i for i, found in enumerate(groupings) if 2 <= found.clustering.k <= MOST_DRAWN]
+    """The grouping to draw, by position: the first if it can be told apart, else the best such."""
+    readable = [
+        i for i, grouping in enumerate(groupings) if 2 <= grouping.clustering.k <= MOST_DRAWN
+    ]
     if first in readable or not readable:
         return first
     return max(readable, key=lambda i: groupings[i].clustering.silhouette or 0.0)
@@ -138,16 +141,14 @@ def num_steps(distance: str | None, clustering: str | None) -> int:
 def signal_of(counts: Counts, use: str, options: Mapping[str, Any]) -> Signal:
     """The signal of this name, from counts."""
     source = find("signal", use)
-    found: Signal = source(
+    signal: Signal = source(
         counts.table, **check_options("signal", stage_options("signal", source), options)
     )
-    return found
+    return signal
 
 
 def seen_counts(signal: Signal) -> Floats:
-    """Counts as the server reconstructs them; a client of whom nothing is left but noise counts
-    as one example.
-    """
+    """Counts as the server reconstructs them; a client with nothing but noise is one example."""
     sizes = np.where(signal.num_examples > 0, signal.num_examples, 1.0)
     table: Floats = signal.rows * sizes[:, None]
     return table

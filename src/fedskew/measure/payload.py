@@ -1,6 +1,4 @@
-"""Measurements as plain values for JSON: numbers, texts, lists; what is not defined is null,
-never NaN.
-"""
+"""Measurements as plain values for JSON: numbers, texts, lists; what is not defined is null."""
 
 from __future__ import annotations
 
@@ -17,40 +15,42 @@ from fedskew.measure.privacy import PrivacyTable
 from fedskew.measure.wording import group_word, skew_share, skew_word, thresholds_text, verdict
 
 
-def measurement_payload(found: Measurement) -> dict[str, Any]:
+def measurement_payload(measurement: Measurement) -> dict[str, Any]:
     """Everything a measurement holds, per client too."""
-    figures = found.figures
-    share = skew_share(figures.hd, found.hd_ceiling, found.hd_chance)
+    figures = measurement.figures
+    share = skew_share(figures.hd, measurement.hd_ceiling, measurement.hd_chance)
     payload: dict[str, Any] = plain(
         {
-            "source": found.counts.source,
-            "notes": found.counts.notes,
-            "seed": found.seed,
-            "signal": {"source": found.signal.source, "epsilon": found.signal.epsilon},
+            "source": measurement.counts.source,
+            "notes": measurement.counts.notes,
+            "seed": measurement.seed,
+            "signal": {"source": measurement.signal.source, "epsilon": measurement.signal.epsilon},
             "figures": figures.scalars(),
-            "figures_seen": found.seen.scalars() if found.private else None,
-            "hd_ceiling": found.hd_ceiling,
-            "jsd_ceiling": found.jsd_ceiling,
-            "hd_chance": found.hd_chance,
+            "figures_seen": measurement.seen.scalars() if measurement.private else None,
+            "hd_ceiling": measurement.hd_ceiling,
+            "jsd_ceiling": measurement.jsd_ceiling,
+            "hd_chance": measurement.hd_chance,
             "skew_share": share,
             "skew": skew_word(share),
             "thresholds": thresholds_text(),
             "afls": {
-                "procedure": "sequential" if found.sequential else "parallel",
-                "omega": found.seen.omega,
-                "threshold": found.omega_threshold,
-                "threshold_classes": found.omega_classes,
+                "procedure": "sequential" if measurement.sequential else "parallel",
+                "omega": measurement.seen.omega,
+                "threshold": measurement.omega_threshold,
+                "threshold_classes": measurement.omega_classes,
             },
-            "groupings": {grouping.rule.key: _grouping(grouping) for grouping in found.groupings},
-            "chosen": found.chosen_grouping.rule.key,
+            "groupings": {
+                grouping.rule.key: _grouping(grouping) for grouping in measurement.groupings
+            },
+            "chosen": measurement.chosen_grouping.rule.key,
             "labels": {
-                "name": found.counts.labels,
-                "examples": found.counts.table.sum(axis=0),
+                "name": measurement.counts.labels,
+                "examples": measurement.counts.table.sum(axis=0),
                 "psi": figures.psi_per_class,
             },
-            "clients": _clients(found),
-            "empty_clients": [found.counts.clients[i] for i in figures.empty_clients],
-            "verdict": verdict(found),
+            "clients": _clients(measurement),
+            "empty_clients": [measurement.counts.clients[i] for i in figures.empty_clients],
+            "verdict": verdict(measurement),
         }
     )
     return payload
@@ -73,36 +73,38 @@ def privacy_payload(table: PrivacyTable) -> dict[str, Any]:
 
 
 def _grouping(grouping: Grouping) -> dict[str, Any]:
-    found, details = grouping.clustering, grouping.clustering.details
+    clustering = grouping.clustering
+    details = grouping.clustering.details
     return {
         "paper": grouping.rule.title,
         "distance": grouping.rule.distance,
         "clustering": grouping.rule.clustering,
-        "groups": found.k,
-        "silhouette": found.silhouette,
-        "quality": group_word(found.silhouette),
+        "groups": clustering.k,
+        "silhouette": clustering.silhouette,
+        "quality": group_word(clustering.silhouette),
         "noise": grouping.num_noise,
-        "noise_fraction": found.noise_fraction,
-        "exact": found.exact,
+        "noise_fraction": clustering.noise_fraction,
+        "exact": clustering.exact,
         "fallback": grouping.fallback,
         "at_edge_of_scan": grouping.at_edge,
         "params": details.get("params", {}),
         "curve": details.get("curve"),
-        "sizes": np.bincount(found.labels[found.labels >= 0], minlength=found.k),
+        "sizes": np.bincount(clustering.labels[clustering.labels >= 0], minlength=clustering.k),
         "seconds": grouping.seconds,
     }
 
 
-def _clients(found: Measurement) -> dict[str, Any]:
+def _clients(measurement: Measurement) -> dict[str, Any]:
     """Columns with one entry per client; cluster -1: none."""
     columns: dict[str, Any] = {
-        "name": found.counts.clients,
-        "examples": found.counts.table.sum(axis=1),
-        "classes": found.figures.classes_per_client,
-        "psi": found.figures.psi_per_client,
+        "name": measurement.counts.clients,
+        "examples": measurement.counts.table.sum(axis=1),
+        "classes": measurement.figures.classes_per_client,
+        "psi": measurement.figures.psi_per_client,
     }
     return columns | {
-        f"{grouping.rule.key}_cluster": grouping.clustering.labels for grouping in found.groupings
+        f"{grouping.rule.key}_cluster": grouping.clustering.labels
+        for grouping in measurement.groupings
     }
 
 

@@ -1,5 +1,4 @@
-"""What noise on the label counts spoils: for each epsilon, how wrong the label mixes get and how
-many groups survive.
+"""What noise on label counts spoils: for each epsilon, wrong label mixes and lost groups.
 
 Every row repeats the release (:mod:`fedskew.signal.private`) and compares with the exact counts:
 total variation, presence of classes (METHODS 8.4), and the adjusted Rand index of each rule's
@@ -75,27 +74,28 @@ def privacy_table(
     seed: int = 0,
     on_step: Callable[[str], None] = lambda text: None,
 ) -> PrivacyTable:
-    """The table. ``options`` as in :func:`fedskew.measure.measure`; ``epsilon`` in [signal] is
-    ignored.
+    """The table.
+
+    ``options`` as in :func:`fedskew.measure.measure`; ``epsilon`` in [signal] is ignored.
     """
     if repeats < 1 or not epsilons:
         raise RecipeError(
             "privacy", "nothing to repeat", "Give at least one epsilon and one repeat"
         )
-    given = options or {}
+    tables = options or {}
     noise = {"mechanism": "geometric", "neighbours": "add_remove"} | {
-        key: value for key, value in given.get("signal", {}).items() if key != "epsilon"
+        key: value for key, value in tables.get("signal", {}).items() if key != "epsilon"
     }
     rules, chosen = rules_for(distance, clustering)
 
     def groups(signal: Signal, seed: int) -> dict[str, Ints]:
-        found = [
-            group(signal, rule, seed, given if i == chosen else None)
+        groupings = [
+            group(signal, rule, seed, tables if i == chosen else None)
             for i, rule in enumerate(rules)
         ]
         return {
             rule.key: grouping.clustering.labels
-            for rule, grouping in zip(rules, found, strict=True)
+            for rule, grouping in zip(rules, groupings, strict=True)
         }
 
     on_step("exact counts")
@@ -131,7 +131,7 @@ def num_steps(num_epsilons: int, repeats: int) -> int:
 
 
 def _compare(
-    exact: Signal, truth: Mapping[str, Ints], signal: Signal, found: Mapping[str, Ints]
+    exact: Signal, truth: Mapping[str, Ints], signal: Signal, groups: Mapping[str, Ints]
 ) -> dict[str, Any]:
     known = exact.known
     quality = estimation_quality(exact.rows[known], signal.rows[known], exact.num_examples[known])
@@ -141,8 +141,8 @@ def _compare(
         "presence_recall": quality.presence_recall,
         "false_mass": quality.false_mass,
         "hd": skew_figures(seen_counts(signal)).hd,
-        "ari": {key: agreement(labels, truth[key]).ari for key, labels in found.items()},
-        "groups": {key: int(labels.max(initial=-1)) + 1 for key, labels in found.items()},
+        "ari": {key: agreement(labels, truth[key]).ari for key, labels in groups.items()},
+        "groups": {key: int(labels.max(initial=-1)) + 1 for key, labels in groups.items()},
     }
 
 

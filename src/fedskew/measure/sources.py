@@ -18,7 +18,7 @@ from fedskew import data as datasets
 from fedskew.data import Shards
 from fedskew.errors import RunFolderError
 from fedskew.experiment.world import shards_of
-from fedskew.measure.counts import Counts, plural, settle
+from fedskew.measure.counts import Counts, drop_unused_labels, plural
 from fedskew.recipe import load, resolve
 from fedskew.records import CLIENTS, RECIPE, RUN
 
@@ -38,12 +38,13 @@ def counts_of_data(
     notes = [_counted(shards)]
     if shards.train.report.dropped:
         notes.append(f"{plural(shards.train.report.dropped, 'example')} left over by the partition")
-    return settle(_counts(shards, describe(resolved, shards, seed), tuple(notes)))
+    return drop_unused_labels(_counts(shards, describe(resolved, shards, seed), tuple(notes)))
 
 
 def counts_of_run(folder: str | Path, *, progress: Progress | None = None) -> tuple[Counts, int]:
-    """(counts of the clients of a run, its seed): dealt again from its recipe, and checked
-    against what it recorded.
+    """(counts of the clients of a run, its seed).
+
+    They are dealt again from its recipe, and checked against what it recorded.
     """
     folder = Path(folder)
     try:
@@ -63,7 +64,7 @@ def counts_of_run(folder: str | Path, *, progress: Progress | None = None) -> tu
     shards = _shards(resolved, seed, progress)
     _check_same_clients(folder, facts, shards)
     source = f"run {folder}: {describe(resolved, shards, seed)}"
-    return settle(_counts(shards, source, (_counted(shards),))), seed
+    return drop_unused_labels(_counts(shards, source, (_counted(shards),))), seed
 
 
 def describe(resolved: Mapping[str, Any], shards: Shards, seed: int) -> str:
@@ -94,7 +95,10 @@ def _counts(shards: Shards, source: str, notes: tuple[str, ...]) -> Counts:
 
 def _counted(shards: Shards) -> str:
     if shards.client_test == "split":
-        return "counted: what clients train on, after a share of their examples was set aside to test them"
+        return (
+            "counted: what clients train on, "
+            "after a share of their examples was set aside to test them"
+        )
     return "counted: all training examples, before any test split at the clients"
 
 
@@ -102,7 +106,8 @@ def _check_same_clients(folder: Path, facts: Mapping[str, Any], shards: Shards) 
     """A run may have been given its own split, which no recipe holds: the sizes give it away."""
     path = folder / CLIENTS
     recorded = json.loads(path.read_text(encoding="utf8"))["examples"] if path.is_file() else None
-    report, partition = shards.train.report, facts.get("partition", {})
+    report = shards.train.report
+    partition = facts.get("partition", {})
     same = (
         np.array_equal(recorded, shards.train.sizes)
         if recorded is not None
@@ -110,5 +115,8 @@ def _check_same_clients(folder: Path, facts: Mapping[str, Any], shards: Shards) 
         == (report.min_size, report.max_size)
     )
     if not same:
-        what = "its clients are not those of its recipe (it was given a split of its own, or the data changed)"
+        what = (
+            "its clients are not those of its recipe "
+            "(it was given a split of its own, or the data changed)"
+        )
         raise RunFolderError(str(folder), what, "Give a file of label counts")

@@ -1,5 +1,6 @@
-"""Label counts from the rows of a file, long or wide. Ten million rows take seconds: everything
-is done column by column.
+"""Label counts from the rows of a file, long or wide.
+
+Ten million rows take seconds: everything is done column by column.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedskew.errors import DataError, SignalError
-from fedskew.measure.counts import Counts, check_numbers, listed, plural, printable, settle
+from fedskew.measure.counts import (
+    Counts,
+    check_numbers,
+    drop_unused_labels,
+    listed,
+    plural,
+    printable,
+)
 from fedskew.measure.files import arrow, read_table
 from fedskew.measure.layout import Form, Layout, find_layout
 from fedskew.types import Ints
@@ -32,12 +40,12 @@ def read_counts(
 ) -> Counts:
     """Label counts from a file; which columns hold what is found by their names or given."""
     path = Path(path)
-    given = {"form": form, "client": client_column, "label": label_column, "count": count_column}
-    table, layout = read_table(path, lambda columns: find_layout(columns, str(path), **given))  # type: ignore[arg-type]
+    choices = {"form": form, "client": client_column, "label": label_column, "count": count_column}
+    table, layout = read_table(path, lambda columns: find_layout(columns, str(path), **choices))  # type: ignore[arg-type]
     if not table.num_rows:
         raise DataError(str(path), "there are no rows below the header", "Give at least one client")
     counts = _long(table, layout, path) if layout.form == "long" else _wide(table, layout, path)
-    return settle(counts)
+    return drop_unused_labels(counts)
 
 
 # ---------------------------------------------------------------- long and wide
@@ -75,7 +83,8 @@ def _wide(table: Any, layout: Layout, path: Path) -> Counts:
     for position, name in enumerate(layout.labels):
         values = _numbers(table.column(name), path, name)
         square[:, position] = check_numbers(values, str(path), _namer(clients, name))
-    labels, notes = [name.strip() for name in layout.labels], []
+    labels = [name.strip() for name in layout.labels]
+    notes = []
     for position, name in enumerate(labels):
         if (
             name.lower() in SUM_NAMES
@@ -83,10 +92,8 @@ def _wide(table: Any, layout: Layout, path: Path) -> Counts:
             and (2 * square[:, position] == square.sum(axis=1)).all()
         ):
             notes.append(f"column '{printable(name)}' is the sum of the others: left out")
-            square, labels = (
-                np.delete(square, position, axis=1),
-                labels[:position] + labels[position + 1 :],
-            )
+            square = np.delete(square, position, axis=1)
+            labels = labels[:position] + labels[position + 1 :]
             break
     return Counts(square, clients, labels, f"{path} (wide)", tuple(notes))
 
@@ -94,9 +101,9 @@ def _wide(table: Any, layout: Layout, path: Path) -> Counts:
 def _row_names(table: Any, layout: Layout, path: Path) -> Sequence[str]:
     if layout.client is None:
         return [str(number) for number in range(table.num_rows)]
-    names, own = _names(table.column(layout.client), path, "client")
+    names, numbers = _names(table.column(layout.client), path, "client")
     if len(names) < table.num_rows:
-        twice = names[int((np.bincount(own) > 1).argmax())]
+        twice = names[int((np.bincount(numbers) > 1).argmax())]
         raise SignalError(
             str(path),
             f"client '{printable(twice)}' has several rows",
@@ -126,9 +133,7 @@ def _names(column: Any, path: Path, role: str) -> tuple[list[str], Ints]:
 
 
 def _numbers(column: Any, path: Path, name: str) -> NDArray[Any]:
-    """A column as numbers, missing ones as NaN; text is refused with the first value that is
-    none.
-    """
+    """A column as numbers, missing ones as NaN; text is refused with its first value."""
     pa = arrow(path)
     kinds = pa.types
     if not (

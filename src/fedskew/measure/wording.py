@@ -1,5 +1,4 @@
-"""The figures in plain words: how skewed this federation is, and what each paper's rule would do
-with it.
+"""The figures in plain words: how skewed a federation is, and what each paper's rule would do.
 
 The word for the skew comes from where HD lies between dealing at random (0 %) and one class per
 client (100 %, the ceiling of METHODS 1.7 for this many clients and classes). MNIST, 100 clients,
@@ -34,8 +33,11 @@ GROUP_WORDS: tuple[tuple[float, str], ...] = (
 def thresholds_text() -> str:
     """The thresholds behind the words, in one line.
 
-    >>> thresholds_text()
-    'HD between chance and ceiling: below 10 % hardly, 40 % mildly, 70 % moderately, 90 % strongly, above extremely skewed'
+    >>> start, limits = thresholds_text().split(": ")
+    >>> start
+    'HD between chance and ceiling'
+    >>> limits
+    'below 10 % hardly, 40 % mildly, 70 % moderately, 90 % strongly, above extremely skewed'
     """
     words = [
         f"{100 * limit:.0f} % {word.removesuffix(' skewed')}" for limit, word in SKEW_WORDS[:-1]
@@ -77,51 +79,61 @@ def group_word(silhouette: float | None) -> str:
     )
 
 
-def verdict(found: Measurement) -> str:
+def verdict(measurement: Measurement) -> str:
     """Two sentences: how skewed, and what each paper's rule would do."""
-    if found.num_active < 2:
+    if measurement.num_active < 2:
         return (
             "There is one client with examples: no federation, and nothing to compare or to group."
         )
-    if found.figures.num_classes < 2:
+    if measurement.figures.num_classes < 2:
         return "All examples have the same label: there is no label skew, and nothing to group."
-    rules = (_afls(found), _clust_psi(found), _fedlecc(found), _similarity(found))
-    return f"{_how_skewed(found)} {'; '.join(rules)}."
+    rules = (
+        _afls(measurement),
+        _clust_psi(measurement),
+        _fedlecc(measurement),
+        _similarity(measurement),
+    )
+    return f"{_how_skewed(measurement)} {'; '.join(rules)}."
 
 
-def _how_skewed(found: Measurement) -> str:
-    figures = found.figures
-    share = skew_share(figures.hd, found.hd_ceiling, found.hd_chance)
-    size = f"{plural(found.num_active, 'client')} and {plural(figures.num_classes, 'class')}"
-    path = f"dealing at random ({found.hd_chance:.3f}) to one class per client ({found.hd_ceiling:.3f}, the ceiling for {size})"
+def _how_skewed(measurement: Measurement) -> str:
+    figures = measurement.figures
+    share = skew_share(figures.hd, measurement.hd_ceiling, measurement.hd_chance)
+    size = f"{plural(measurement.num_active, 'client')} and {plural(figures.num_classes, 'class')}"
+    chance = f"dealing at random ({measurement.hd_chance:.3f})"
+    ceiling = f"one class per client ({measurement.hd_ceiling:.3f}, the ceiling for {size})"
     place = "with no room" if share is None else f"{100 * share:.0f} % of the way"
-    return f"This federation is {skew_word(share)}: HD {figures.hd:.3f} lies {place} from {path}."
+    return (
+        f"This federation is {skew_word(share)}: "
+        f"HD {figures.hd:.3f} lies {place} from {chance} to {ceiling}."
+    )
 
 
-def _afls(found: Measurement) -> str:
-    held = plural(found.omega_classes, "class")
+def _afls(measurement: Measurement) -> str:
+    classes = plural(measurement.omega_classes, "class")
     sign, does, why = (
         (">=", "sequentially", "reaches")
-        if found.sequential
+        if measurement.sequential
         else ("<", "in parallel", "stays below")
     )
     return (
-        f"AFLS would train {does}, because omega {why} that of clients with {held} each "
-        f"({found.seen.omega:.3f} {sign} {found.omega_threshold:.3f})"
+        f"AFLS would train {does}, because omega {why} that of clients with {classes} each "
+        f"({measurement.seen.omega:.3f} {sign} {measurement.omega_threshold:.3f})"
     )
 
 
-def _clust_psi(found: Measurement) -> str:
-    grouping = found.grouping("clust_psi_pfl")
+def _clust_psi(measurement: Measurement) -> str:
+    grouping = measurement.grouping("clust_psi_pfl")
     if grouping.clustering.k == 1:
         return "Clust-PSI-PFL would keep one model for all (τ = 1)"
-    return f"Clust-PSI-PFL would train {grouping.clustering.k} models (τ = {grouping.clustering.k} by PSI, {_quality(grouping)})"
+    tau = grouping.clustering.k
+    return f"Clust-PSI-PFL would train {tau} models (τ = {tau} by PSI, {_quality(grouping)})"
 
 
-def _fedlecc(found: Measurement) -> str:
-    grouping = found.grouping("fedlecc")
+def _fedlecc(measurement: Measurement) -> str:
+    grouping = measurement.grouping("fedlecc")
     noise = (
-        f", {grouping.num_noise:,} of {found.num_active:,} clients being noise"
+        f", {grouping.num_noise:,} of {measurement.num_active:,} clients being noise"
         if grouping.num_noise
         else ""
     )
@@ -132,16 +144,19 @@ def _fedlecc(found: Measurement) -> str:
     )
     if grouping.clustering.k == 1:
         return "FedLECC would see one cluster and choose clients by loss alone (J = 1)"
-    return f"FedLECC would choose from J <= {grouping.clustering.k} clusters by {how} ({_quality(grouping)}{noise})"
+    return (
+        f"FedLECC would choose from J <= {grouping.clustering.k} clusters by {how} "
+        f"({_quality(grouping)}{noise})"
+    )
 
 
-def _similarity(found: Measurement) -> str:
-    grouping = found.grouping("similarity")
+def _similarity(measurement: Measurement) -> str:
+    grouping = measurement.grouping("similarity")
     if grouping.clustering.k == 1:
         return "the similarity study would train one client a round (c = 1)"
     return (
-        f"the similarity study would train c = {grouping.clustering.k} clients a round, one of each k-medoids cluster "
-        f"({_quality(grouping)})"
+        f"the similarity study would train c = {grouping.clustering.k} clients a round, "
+        f"one of each k-medoids cluster ({_quality(grouping)})"
     )
 
 

@@ -23,8 +23,9 @@ CHANCE_CLIENTS = 2_000
 
 
 def one_class_each(num_clients: int, num_classes: int) -> tuple[float, float]:
-    """(HD, JSD) when every client has one class and classes have equally many clients, up to one:
-    the ceilings.
+    """(HD, JSD) when every client has one class, evenly: the ceilings.
+
+    The numbers of clients per class differ by one at most.
 
     >>> [round(value, 6) for value in one_class_each(100, 10)]
     [0.953463, 0.707107]

@@ -1,5 +1,6 @@
-"""The models of the five papers, by name: ``build("mlp", (28, 28), 10)`` gives a
-``torch.nn.Module`` that returns logits.
+"""The models of the five papers, by name.
+
+``build("mlp", (28, 28), 10)`` gives a ``torch.nn.Module`` that returns logits.
 
 A factory is ``factory(shape, num_classes, *, options) -> Module``; its keyword-only arguments, and
 ``head_init`` of :func:`build`, are the options of a recipe's ``[model]`` table. Start values come

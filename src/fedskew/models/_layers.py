@@ -1,5 +1,6 @@
-"""Layers torch does not have. Imports torch, so only the factories import this, when they are
-called.
+"""Layers torch does not have.
+
+Imports torch, so only the factories import this, when they are called.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from torch.nn import functional
 
 
 class ChannelsLast(nn.Module):
-    """Hand the batch on with its channels innermost in memory: the same numbers, faster
-    convolutions and pools on a CPU.
+    """Hand the batch on with its channels innermost in memory.
+
+    The same numbers, faster convolutions and pools on a CPU.
     """
 
     def forward(self, images: Tensor) -> Tensor:
@@ -43,6 +45,7 @@ class LoneBatchNorm(nn.Module):
 
 class TokenLSTM(nn.Module):
     """Embedding, dropout, one LSTM layer, its state at the last real token, dropout, linear.
+
     Token id 0 is padding.
     """
 

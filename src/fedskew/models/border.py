@@ -1,5 +1,4 @@
-"""What a model factory takes and gives, and the checks every family shares. Nothing here needs
-torch.
+"""What a model factory takes and gives, and the checks every family shares; without torch.
 
 ``shape`` is one raw example as the data package stores it: ``(H, W)`` or ``(H, W, C)`` an image,
 ``(d,)`` a table row, ``(L,)`` token ids. A table row and a token row look alike, so only the recipe
@@ -72,10 +71,10 @@ def read_length(where: str, shape: Shape) -> int:
 def check_sizes(where: str, **sizes: int | tuple[int, ...]) -> None:
     """Refuse a width, depth or vocabulary below 1.
 
-    >>> check_sizes("model mlp", hidden=(20, 0))
+    >>> check_sizes("mlp", hidden=(9, 0))
     Traceback (most recent call last):
     ...
-    fedskew.errors.RecipeError: model mlp: hidden = (20, 0) holds a size below 1. Use whole numbers from 1.
+    fedskew.errors.RecipeError: mlp: hidden = (9, 0) holds a size below 1. Use whole numbers from 1.
     """
     for name, size in sizes.items():
         if min(size if isinstance(size, tuple) else (size,), default=1) < 1:
@@ -85,18 +84,24 @@ def check_sizes(where: str, **sizes: int | tuple[int, ...]) -> None:
 
 
 def check_memory(where: str, numbers: int, what: str) -> None:
-    """Refuse a table that training could not hold: itself, its gradient and two of an optimiser, in
-    the machine's memory.
+    """Refuse a table that training could not hold in the machine's memory.
 
-    >>> check_memory("model lstm", 10**15, "vocab x width")  # doctest: +ELLIPSIS
+    That is the table itself, its gradient and two of an optimiser.
+
+    >>> check_memory("model lstm", 10**12, "vocab x width")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    fedskew.errors.RecipeError: model lstm: vocab x width = 1,000,000,000,000,000 needs 16,000,000 GB of memory, there are ...
+    fedskew.errors.RecipeError: model lstm: vocab x width = 1,000,000,000,000 needs 16,000 GB ...
     """
-    needed, there = 16 * numbers, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > there:
-        found = f"{what} = {numbers:,} needs {needed / 1e9:,.0f} GB of memory, there are {there / 1e9:,.0f}"
-        raise RecipeError(where, found, "Use a smaller vocabulary or narrower vectors")
+    needed = 16 * numbers
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > memory:
+        needs = f"{what} = {numbers:,} needs {needed / 1e9:,.0f} GB of memory"
+        raise RecipeError(
+            where,
+            f"{needs}, there are {memory / 1e9:,.0f}",
+            "Use a smaller vocabulary or narrower vectors",
+        )
 
 
 def check_rates(where: str, **rates: float | tuple[float, ...]) -> None:

@@ -1,5 +1,6 @@
-"""Convolutional networks of papers 001 to 004, one factory each (METHODS 10), for (H, W) and (H, W,
-C) images of any size.
+"""Convolutional networks of papers 001 to 004, one factory each (METHODS 10).
+
+They take (H, W) and (H, W, C) images of any size.
 
 Papers 001, 002 and 003 do not give their widths; METHODS 10 says how each was read. All layers
 start as torch starts them.
@@ -27,15 +28,14 @@ Padding: TypeAlias = Literal["valid", "same"]
 
 
 def cnn_bacsa(shape: Shape, num_classes: int) -> Module:
-    """Two 5x5 convolutions of 64 and three dense layers (paper 001): 797,962 weights on
-    CIFAR-10.
-    """
+    """Two 5x5 convolutions of 64, three dense layers (paper 001): 797,962 weights on CIFAR-10."""
     return _plain("cnn_bacsa", shape, num_classes, channels=(64, 64), hidden=(384, 192))
 
 
 def cnn_lenet(shape: Shape, num_classes: int) -> Module:
-    """LeNet, 6/16-120-84 (papers 001 and 003 on a CPU): 62,006 weights on CIFAR-10; 44,426 on
-    MNIST, the NIID-Bench model.
+    """LeNet, 6/16-120-84 (papers 001 and 003 on a CPU): 62,006 weights on CIFAR-10.
+
+    On MNIST 44,426: the NIID-Bench model.
     """
     return _plain("cnn_lenet", shape, num_classes, channels=(6, 16), hidden=(120, 84))
 
@@ -57,8 +57,9 @@ def cnn_similarity(
 
 
 def cnn_mcmahan(shape: Shape, num_classes: int) -> Module:
-    """The CNN of McMahan et al. 2017 (FedAvg), 32/64 with same padding, then 512: 1,663,370
-    weights on MNIST.
+    """The CNN of McMahan et al. 2017 (FedAvg): 1,663,370 weights on MNIST.
+
+    32/64 with same padding, then 512.
     """
     return _plain(
         "cnn_mcmahan", shape, num_classes, channels=(32, 64), hidden=(512,), padding="same"
@@ -66,8 +67,9 @@ def cnn_mcmahan(shape: Shape, num_classes: int) -> Module:
 
 
 def cnn_fmnist(shape: Shape, num_classes: int, *, padding: Padding = "valid") -> Module:
-    """Three 3x3 convolutions of 8, 16 and 32, then 2048 (paper 004): 93,962 weights on
-    Fashion-MNIST, 618,250 if "same".
+    """Three 3x3 convolutions 8/16/32, then 2048 (paper 004): 93,962 weights on Fashion-MNIST.
+
+    With ``padding = "same"`` 618,250.
     """
     return _plain(
         "cnn_fmnist",
@@ -83,8 +85,9 @@ def cnn_fmnist(shape: Shape, num_classes: int, *, padding: Padding = "valid") ->
 def cnn_small(
     shape: Shape, num_classes: int, *, channels: tuple[int, ...] = (8, 16, 32), hidden: int = 64
 ) -> Module:
-    """A small 3x3 network with same padding that halves the image per layer, for the 64x64 chest
-    X-rays: 137,934 weights.
+    """A small 3x3 network for the 64x64 chest X-rays: 137,934 weights.
+
+    Same padding; every layer halves the image.
     """
     check_sizes("model cnn_small", channels=tuple(channels), hidden=hidden)
     return _plain(
@@ -101,8 +104,9 @@ def cnn_small(
 def cnn_cifar_bn(
     shape: Shape, num_classes: int, *, dropout: tuple[float, ...] = (0.2, 0.3, 0.4, 0.5)
 ) -> Module:
-    """Three blocks of two 3x3 convolutions with batch normalisation, then 128 (paper 004): 551,722
-    weights on CIFAR-10.
+    """Three blocks of two 3x3 convolutions (paper 004): 551,722 weights on CIFAR-10.
+
+    With batch normalisation; then 128.
 
     Besides the weights it carries 1,152 running statistics and seven batch counters. ``dropout``:
     one rate per block, then the dense layer's.
@@ -156,9 +160,7 @@ def _plain(
     padding: Padding = "valid",
     pools: tuple[bool, ...] | None = None,
 ) -> Module:
-    """Convolutions with a 2x2 max pool behind each (or where ``pools`` says), then dense layers;
-    ReLU throughout.
-    """
+    """Convolutions with a 2x2 max pool behind each (or as ``pools`` says), then dense layers."""
     from torch import nn
 
     from fedskew.models._layers import ChannelsLast
@@ -175,7 +177,9 @@ def _plain(
     layers: list[nn.Module] = [ChannelsLast()]
     for size, pool in zip(channels, pools, strict=True):
         layers.append(nn.Conv2d(depth, size, kernel, padding=edge))
-        height, width, depth = height - lost, width - lost, size
+        height -= lost
+        width -= lost
+        depth = size
         if pool:
             layers.append(nn.MaxPool2d(2))
             height, width = height // 2, width // 2

@@ -1,5 +1,4 @@
-"""The output layer's start values: torch's own, or BACSA's tiny constant that makes every first
-guess uniform.
+"""The output layer's start values: torch's own, or BACSA's constant: first guesses uniform.
 
 Paper 001 (BACSA) eq 1: every weight of the last layer = sqrt(1 / (I_f · L · M)), with I_f input
 features, L the width before the last layer, M outputs; all other layers keep their usual start.
@@ -44,8 +43,9 @@ def find_head(model: Module) -> Linear:
 
 
 def set_head(model: Module, num_features: int, head_init: HeadInit) -> None:
-    """Overwrite the output layer's start values in place. It draws nothing, so the other layers
-    do not depend on the choice.
+    """Overwrite the output layer's start values in place.
+
+    It draws nothing, so the other layers do not depend on the choice.
     """
     if head_init == "default":
         return

@@ -1,6 +1,4 @@
-"""Logistic regression: one linear layer and a softmax, paper 004's model for ACSIncome (METHODS
-10).
-"""
+"""Logistic regression: a linear layer and a softmax, paper 004's for ACSIncome (METHODS 10)."""
 
 from __future__ import annotations
 
@@ -8,9 +6,7 @@ from fedskew.models.border import Module, Shape, count_features
 
 
 def logistic(shape: Shape, num_classes: int) -> Module:
-    """One linear layer on the flattened example: (d + 1)·C weights, 22 for ten columns and two
-    classes.
-    """
+    """One linear layer on the flattened example: (d + 1)·C weights."""
     from torch import nn
 
     return nn.Sequential(nn.Flatten(), nn.Linear(count_features(shape), num_classes))

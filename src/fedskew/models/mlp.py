@@ -29,9 +29,7 @@ def mlp(shape: Shape, num_classes: int, *, hidden: tuple[int, ...] = (200, 200))
 
 
 def mlp500(shape: Shape, num_classes: int) -> Module:
-    """Three hidden layers of 500 (paper 004, Serengeti): 508,013 + 500·d weights with 13
-    classes.
-    """
+    """Three hidden layers of 500 (paper 004, Serengeti): 508,013 + 500·d weights for 13 classes."""
     return mlp(shape, num_classes, hidden=(500, 500, 500))
 
 

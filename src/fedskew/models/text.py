@@ -1,5 +1,6 @@
-"""Networks over token ids: paper 004's models for Amazon reviews and Sent140 (METHODS 10). Token id
-0 is padding.
+"""Networks over token ids: paper 004's models for Amazon reviews and Sent140 (METHODS 10).
+
+Token id 0 is padding.
 
 Differs from the paper:
 
@@ -32,8 +33,9 @@ Embedding: TypeAlias = Literal["frozen_random", "frozen_file", "trainable"]
 def embedding(
     shape: Shape, num_classes: int, *, vocab: int = 10_000, width: int = 16, hidden: int = 8
 ) -> Module:
-    """Embedding, flatten, 8 ReLU units (paper 004, Amazon): 172,862 weights for 100 tokens and 6
-    classes.
+    """Embedding, flatten, 8 ReLU units (paper 004, Amazon): 172,862 weights.
+
+    That is for 100 tokens and 6 classes.
 
     Word vectors begin uniform within 0.05 of 0, Keras' default. From torch's standard normal ones
     ten IID clients reached 0.32 (the share of the largest class) in 8 rounds of 5 epochs of Adam
@@ -63,8 +65,9 @@ def lstm(
     dropout: float = 0.5,
     lstm_dropout: float = 0.2,
 ) -> Module:
-    """Embedding, dropout, an LSTM of 10, linear (paper 004, Sent140): 12,480 + 22 trained weights
-    with a frozen embedding.
+    """Embedding, dropout, LSTM of 10, linear (paper 004, Sent140): 12,480 + 22 trained weights.
+
+    That is with a frozen embedding.
 
     ``embedding="frozen_random"``: random vectors that are never trained; ``vectors_seed`` alone
     decides them, so every process builds the same ones and none needs sending. ``"frozen_file"``:
@@ -171,9 +174,7 @@ def _read_vector(words: list[str], path: Path, row: int, width: int) -> Params:
 
 
 def _embed(table: Params | None, vocab: int, width: int, frozen: bool) -> nn.Embedding:
-    """The embedding layer; a frozen one draws nothing from torch's generator and asks for no
-    gradient.
-    """
+    """The embedding layer; a frozen one draws no random numbers and asks for no gradient."""
     import torch
     from torch import nn
 

@@ -1,38 +1,32 @@
-"""In what order the chosen clients train, and on which model: ``procedure(ids, view, rng, *,
-options) -> Plan``.
+"""In what order the chosen clients train, and on which model.
 
-:mod:`groups` is what several procedures share: clients cut into groups, and groups made into
-chains.
+A plain function ``procedure(ids, view, rng, *, options) -> Plan``, or a frozen dataclass that
+derives from :class:`fedskew.types.ProcedureRule`. :mod:`groups` is what several procedures share:
+clients cut into groups, and groups made into chains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from fedskew.procedure.adaptive import adaptive
-from fedskew.procedure.cfl import cfl
+from fedskew.procedure.adaptive import Adaptive
+from fedskew.procedure.cfl import CFL
 from fedskew.procedure.chains import chains
-from fedskew.procedure.fedsoft import fedsoft
-from fedskew.procedure.ifca import ifca
-from fedskew.procedure.local_only import local_only
+from fedskew.procedure.fedsoft import FedSoft
+from fedskew.procedure.ifca import IFCA
+from fedskew.procedure.local_only import LocalOnly
 from fedskew.procedure.parallel import parallel
 from fedskew.procedure.per_cluster import per_cluster
 from fedskew.procedure.sequential import sequential
-from fedskew.types import Stateful
 
-PROCEDURES: dict[str, Callable[..., Any] | Stateful] = {
+PROCEDURES: dict[str, Any] = {
     "parallel": parallel,
     "sequential": sequential,
     "chains": chains,
-    "adaptive": adaptive,
+    "adaptive": Adaptive,
     "per_cluster": per_cluster,
-    "cfl": cfl,
-    "ifca": ifca,
-    "fedsoft": fedsoft,
-    "local_only": local_only,
+    "cfl": CFL,
+    "ifca": IFCA,
+    "fedsoft": FedSoft,
+    "local_only": LocalOnly,
 }
-# clients train on each other's models: no SCAFFOLD, no FedDyn
-HANDING_ON = frozenset({"sequential", "chains", "adaptive"})
-# one per group or client, no global one
-SEVERAL_MODELS = frozenset({"per_cluster", "cfl", "ifca", "fedsoft", "local_only"})

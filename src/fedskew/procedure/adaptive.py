@@ -31,8 +31,8 @@ Differs from the paper and METHODS 6.4:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -49,128 +49,112 @@ from fedskew.procedure.groups import (
     link,
     predicted_omega,
 )
-from fedskew.types import Floats, Ints, Memory, Plan, Stateful, View, needs
+from fedskew.types import Floats, Ints, Memory, Plan, ProcedureRule, View
 
 PARALLEL, SEQUENTIAL = 0, 1  # numbers of chains in memory; 0 = one per client
 FEWEST_PILOT_ROUNDS = 3  # points that a + b * rho^t needs
 RATES = np.linspace(0.05, 0.98, 94)
 
 
-def wanted(options: Mapping[str, Any]) -> set[str]:
-    """What the decision rests on; options that contradict each other are refused."""
-    if not options["pilot_rounds"]:
-        return (
-            {"signal", "clustering"}
-            if options["dial"] and options["groups"] == "clusters"
-            else {"signal"}
-        )
-    if options["dial"]:
-        raise RecipeError(
-            "procedure.dial",
-            "a pilot chooses between parallel and sequential only",
-            "Set pilot_rounds = 0",
-        )
-    if options["pilot_rounds"] < FEWEST_PILOT_ROUNDS:
-        what = f"{options['pilot_rounds']} rounds show no trend"
-        raise RecipeError(
-            "procedure.pilot_rounds", what, f"Give {FEWEST_PILOT_ROUNDS} or more, or 0 for no pilot"
-        )
-    if not options["required_loss"] > 0:
-        what = f"{options['required_loss']} can never be reached"
-        raise RecipeError(
-            "procedure.required_loss", what, "Say which loss the pilot's rounds must head for"
-        )
-    return {"loss"}
-
-
-@needs(when=wanted)
-def step(
-    memory: Memory,
-    ids: Ints,
-    view: View,
-    rng: np.random.Generator,
-    *,
-    theta: float = 8.5,
-    theta_classes: int = 0,
-    epsilon: float = 1e-6,
-    refresh: int = 0,
-    hysteresis: float = 0.05,
-    dial: bool = False,
-    groups: Kind = "balanced",
-    builder: Builder = "swap",
-    pilot_rounds: int = 0,
-    required_loss: float = 0.0,
-    relay: Relay = "d2d",
-    broken: Broken = "skip",
-) -> tuple[Plan, Memory]:
+@dataclass(frozen=True)
+class Adaptive(ProcedureRule):
     """Parallel or sequential by how skewed the labels are (AFLS, paper 003).
 
     theta is ``theta``, or omega of clients with ``theta_classes`` classes each if that is not 0.
     ``groups`` and ``builder`` are for the ``dial``, as in ``chains``.
     """
-    order = rng.permutation(np.asarray(ids, np.int64))
-    if not len(order):
-        return Plan(()), memory
-    if pilot_rounds:
-        kept = _try(memory, view, pilot_rounds, required_loss)
-    elif "chains" in memory and not (refresh and view.round - memory["looked"] >= refresh):
-        kept = memory
-    else:
-        options = {"theta": theta, "theta_classes": theta_classes, "eps": epsilon}
-        cutting: dict[str, Any] = {"groups": groups, "builder": builder}
-        kept = _look(memory, order, view, rng, options, hysteresis, cutting if dial else None)
-    count = min(kept.get("chains", PARALLEL) or len(order), len(order))
-    return link(
-        ids,
-        order,
-        cut(order, view, count, rng, groups=groups, builder=builder),
-        relay=relay,
-        broken=broken,
-    ), kept
 
+    theta: float = 8.5
+    theta_classes: int = 0
+    epsilon: float = 1e-6
+    refresh: int = 0
+    hysteresis: float = 0.05
+    dial: bool = False
+    groups: Kind = "balanced"
+    builder: Builder = "swap"
+    pilot_rounds: int = 0
+    required_loss: float = 0.0
+    relay: Relay = "d2d"
+    broken: Broken = "skip"
 
-adaptive = Stateful(step)
+    hands_on = True
 
+    def needs(self) -> Collection[str]:
+        """What the decision rests on; options that contradict each other are refused."""
+        if not self.pilot_rounds:
+            by_clusters = self.dial and self.groups == "clusters"
+            return {"signal", "clustering"} if by_clusters else {"signal"}
+        if self.dial:
+            what = "a pilot chooses between parallel and sequential only"
+            raise RecipeError("procedure.dial", what, "Set pilot_rounds = 0")
+        if self.pilot_rounds < FEWEST_PILOT_ROUNDS:
+            what = f"{self.pilot_rounds} rounds show no trend"
+            remedy = f"Give {FEWEST_PILOT_ROUNDS} or more, or 0 for no pilot"
+            raise RecipeError("procedure.pilot_rounds", what, remedy)
+        if not self.required_loss > 0:
+            what = f"{self.required_loss} can never be reached"
+            remedy = "Say which loss the pilot's rounds must head for"
+            raise RecipeError("procedure.required_loss", what, remedy)
+        return {"loss"}
 
-# ---------------------------------------------------------------- by omega
+    def plan(
+        self, memory: Memory, ids: Ints, view: View, rng: np.random.Generator
+    ) -> tuple[Plan, Memory]:
+        """One chain of everybody, one each, or by the dial something in between."""
+        order = rng.permutation(np.asarray(ids, np.int64))
+        if not len(order):
+            return Plan(()), memory
+        kept = self._decide(memory, order, view, rng)
+        count = min(kept.get("chains", PARALLEL) or len(order), len(order))
+        groups = cut(order, view, count, rng, groups=self.groups, builder=self.builder)
+        return link(ids, order, groups, relay=self.relay, broken=self.broken), kept
 
+    def _decide(self, memory: Memory, order: Ints, view: View, rng: np.random.Generator) -> Memory:
+        if self.pilot_rounds:
+            return _try(memory, view, self.pilot_rounds, self.required_loss)
+        due = self.refresh and view.round - memory.get("looked", 0) >= self.refresh
+        if "chains" in memory and not due:
+            return memory
+        return self._look(memory, order, view, rng)
 
-def _look(
-    memory: Memory,
-    order: Ints,
-    view: View,
-    rng: np.random.Generator,
-    options: Mapping[str, Any],
-    hysteresis: float,
-    dial: Mapping[str, Any] | None,
-) -> Memory:
-    """Decide, unless the label proportions are those of the last decision."""
-    everybody = (
-        order
-        if view.signal is None or not view.signal.known.any()
-        else np.flatnonzero(view.signal.known)
-    )
-    rows = labels_of(view, np.sort(order) if dial is not None else everybody).rows
-    mark = hashlib.sha256(rows.tobytes()).hexdigest()[:16]
-    if memory.get("mark") == mark:
-        return {**memory, "looked": view.round}
-    theta, now = threshold(rows.shape[1], **options), memory.get("chains")
-
-    def level(count: int) -> float:
-        return theta if now is None else stiffened(theta, hysteresis, count, now or len(order))
-
-    def predict(count: int) -> float:
-        return predicted_omega(
-            order, view, cut(order, view, count, rng, **(dial or {})), options["eps"]
+    def _look(self, memory: Memory, order: Ints, view: View, rng: np.random.Generator) -> Memory:
+        """Decide, unless the label proportions are those of the last decision."""
+        rows = self._rows(order, view)
+        mark = hashlib.sha256(rows.tobytes()).hexdigest()[:16]
+        if memory.get("mark") == mark:
+            return {**memory, "looked": view.round}
+        theta = threshold(
+            rows.shape[1], theta=self.theta, theta_classes=self.theta_classes, eps=self.epsilon
         )
+        now = memory.get("chains")
 
-    if dial is None:
-        value = omega(rows, eps=options["eps"])
-        chains = SEQUENTIAL if reaches(value, level(len(order))) else PARALLEL
-    else:
-        count, value = choose_count(len(order), predict, level)
-        chains = PARALLEL if count == len(order) else count
-    return {"chains": chains, "omega": value, "looked": view.round, "mark": mark}
+        def level(count: int) -> float:
+            if now is None:
+                return theta
+            return stiffened(theta, self.hysteresis, count, now or len(order))
+
+        def predict(count: int) -> float:
+            groups = cut(order, view, count, rng, groups=self.groups, builder=self.builder)
+            return predicted_omega(order, view, groups, self.epsilon)
+
+        if self.dial:
+            count, value = choose_count(len(order), predict, level)
+            chains = PARALLEL if count == len(order) else count
+        else:
+            value = omega(rows, eps=self.epsilon)
+            chains = SEQUENTIAL if reaches(value, level(len(order))) else PARALLEL
+        return {"chains": chains, "omega": value, "looked": view.round, "mark": mark}
+
+    def _rows(self, order: Ints, view: View) -> Floats:
+        """The label proportions a decision rests on.
+
+        Of the round's clients for the dial, else of everybody known.
+        """
+        if self.dial:
+            return labels_of(view, np.sort(order)).rows
+        known = view.signal is not None and view.signal.known.any()
+        everybody = np.flatnonzero(view.signal.known) if known and view.signal else order
+        return labels_of(view, everybody).rows
 
 
 def stiffened(theta: float, hysteresis: float, count: int, now: int) -> float:
@@ -187,8 +171,9 @@ def stiffened(theta: float, hysteresis: float, count: int, now: int) -> float:
 
 
 def _try(memory: Memory, view: View, pilot_rounds: int, required_loss: float) -> Memory:
-    """Note the loss of the round before; after the pilot, decide once and for all. Nothing
-    reported: stay parallel.
+    """Note the loss of the round before; after the pilot, decide once and for all.
+
+    Nothing reported: stay parallel.
     """
     if "chains" in memory:
         return memory
@@ -207,18 +192,17 @@ def _try(memory: Memory, view: View, pilot_rounds: int, required_loss: float) ->
 
 def reported_loss(view: View) -> float:
     """Mean, by examples, of what the clients of the round before reported; nan if none did."""
-    told = (view.last_selected == view.round - 1) & np.isfinite(view.loss)
-    sizes = view.population.num_examples[told]
+    reported = (view.last_selected == view.round - 1) & np.isfinite(view.loss)
+    sizes = view.population.num_examples[reported]
     return (
-        float(np.average(view.loss[told], weights=np.maximum(sizes, 1)))
-        if told.any()
+        float(np.average(view.loss[reported], weights=np.maximum(sizes, 1)))
+        if reported.any()
         else float("nan")
     )
 
 
 def plateau(losses: Floats) -> float:
-    """Where losses that fall geometrically end: a of the best a + b * rho^t; the last one if they
-    do not fall.
+    """Where geometrically falling losses end: a of the best a + b * rho^t, else the last loss.
 
     nan with fewer than three of them.
 

@@ -1,5 +1,4 @@
-"""When the clients of a group pull their model in opposite directions, the group splits in two
-(clustered federated learning).
+"""A group whose clients pull in opposite directions splits in two (clustered FL).
 
 Sattler, Mueller, Samek: "Clustered Federated Learning: Model-Agnostic Distributed Multitask
 Optimization Under Privacy Constraints", IEEE TNNLS 2021, Algorithms 1 and 2; METHODS 7.2. In each
@@ -26,6 +25,7 @@ Differs from the paper:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -41,76 +41,77 @@ from fedskew.types import (
     Memory,
     Params,
     Plan,
-    Stateful,
+    ProcedureRule,
     View,
 )
 
 BASE_ROUNDS = (2, 5)  # first and last round whose norms set the scale of eps_mode = "relative"
 
 
-def step(
-    memory: Memory,
-    ids: Ints,
-    view: View,
-    rng: np.random.Generator,
-    *,
-    eps1: float = 0.4,
-    eps2: float = 1.6,
-    eps_mode: Literal["absolute", "relative"] = "absolute",
-    gamma: float = 0.5,
-    min_round: int = 20,
-    weights: Literal["examples", "uniform"] = "examples",
-    cache: Literal["all", "last", "none"] = "all",
-) -> tuple[Plan, Memory]:
-    """One chain of length one per selected client, on the model of its group; at first there is
-    one group.
-    """
-    home = memory.get("home", np.zeros(view.size, np.int64))
-    return Plan(tuple(Chain(int(home[c]), (int(c),)) for c in ids), home=home), memory
+@dataclass(frozen=True)
+class CFL(ProcedureRule):
+    """One chain of length one per selected client, on its group's model; at first one group."""
 
+    eps1: float = 0.4
+    eps2: float = 1.6
+    eps_mode: Literal["absolute", "relative"] = "absolute"
+    gamma: float = 0.5
+    min_round: int = 20
+    weights: Literal["examples", "uniform"] = "examples"
+    cache: Literal["all", "last", "none"] = "all"
 
-def after(
-    memory: Memory,
-    seen: Aftermath,
-    *,
-    eps1: float = 0.4,
-    eps2: float = 1.6,
-    eps_mode: Literal["absolute", "relative"] = "absolute",
-    gamma: float = 0.5,
-    min_round: int = 20,
-    weights: Literal["examples", "uniform"] = "examples",
-    cache: Literal["all", "last", "none"] = "all",
-) -> tuple[Params, Ints, Memory]:
-    """Split every group that has stopped moving while its members have not."""
-    models, home, norms = list(seen.models), seen.home.copy(), list(memory.get("norms", []))
-    kept = remember_updates(memory.get("cache", {}), seen, cache)
-    updates = seen.updates.astype(np.float64)
-    for slot in sorted(set(seen.slots.tolist())):
-        mine = np.flatnonzero(seen.slots == slot)
-        shares = (
-            seen.examples[mine].astype(np.float64) if weights == "examples" else np.ones(len(mine))
-        )
-        mean_norm = float(np.linalg.norm(np.average(updates[mine], axis=0, weights=shares)))
-        max_norm = float(np.linalg.norm(updates[mine], axis=1).max())
-        if BASE_ROUNDS[0] <= seen.round <= BASE_ROUNDS[1]:
-            norms.append(mean_norm)
-        scale = (
-            (float(np.median(norms)) if norms and seen.round >= BASE_ROUNDS[1] else np.nan)
-            if eps_mode == "relative"
-            else 1.0
-        )
-        members = np.flatnonzero(home == slot)
-        stalled = mean_norm < eps1 * scale and max_norm > eps2 * scale
-        if not (stalled and len(members) > 2 and len(mine) > 1 and seen.round > min_round):
-            continue
-        cosines = cosine_matrix(updates[mine])
-        second = bipartition(cosines)
-        across = float(cosines[np.ix_(~second, second)].max())
-        if gamma < np.sqrt((1 - min(across, 1.0)) / 2):
-            models.append(seen.models[slot])
-            moved = follow(members, seen.clients[mine], second, kept, part_of(seen, mine, cache))
-            home[moved] = len(models) - 1
-    return np.stack(models), home, {"home": home, "norms": norms, "cache": kept}
+    several_models = True
+    looks_back = True
+
+    def plan(
+        self, memory: Memory, ids: Ints, view: View, rng: np.random.Generator
+    ) -> tuple[Plan, Memory]:
+        """Everybody on the model of its group."""
+        home = memory.get("home", np.zeros(view.size, np.int64))
+        return Plan(tuple(Chain(int(home[c]), (int(c),)) for c in ids), home=home), memory
+
+    def after(self, memory: Memory, seen: Aftermath) -> tuple[Params, Ints, Memory]:
+        """Split every group that has stopped moving while its members have not."""
+        models, home = list(seen.models), seen.home.copy()
+        norms = list(memory.get("norms", []))
+        kept = remember_updates(memory.get("cache", {}), seen, self.cache)
+        updates = seen.updates.astype(np.float64)
+        for slot in sorted(set(seen.slots.tolist())):
+            mine = np.flatnonzero(seen.slots == slot)
+            mean_norm = self._mean_norm(updates[mine], seen.examples[mine])
+            if BASE_ROUNDS[0] <= seen.round <= BASE_ROUNDS[1]:
+                norms.append(mean_norm)
+            members = np.flatnonzero(home == slot)
+            stalled = self._has_stalled(mean_norm, updates[mine], norms, seen.round)
+            if not (stalled and len(members) > 2 and len(mine) > 1 and seen.round > self.min_round):
+                continue
+            cosines = cosine_matrix(updates[mine])
+            second = bipartition(cosines)
+            across = float(cosines[np.ix_(~second, second)].max())
+            if self.gamma < np.sqrt((1 - min(across, 1.0)) / 2):
+                models.append(seen.models[slot])
+                parts = part_of(seen, mine, self.cache)
+                moved = follow(members, seen.clients[mine], second, kept, parts)
+                home[moved] = len(models) - 1
+        return np.stack(models), home, {"home": home, "norms": norms, "cache": kept}
+
+    def _mean_norm(self, updates: Floats, examples: Ints) -> float:
+        """Length of the mean update of a group."""
+        shares = np.ones(len(updates))
+        if self.weights == "examples":
+            shares = examples.astype(np.float64)
+        return float(np.linalg.norm(np.average(updates, axis=0, weights=shares)))
+
+    def _has_stalled(
+        self, mean_norm: float, updates: Floats, norms: Sequence[float], round: int
+    ) -> bool:
+        """Whether a group stands still while its members do not."""
+        scale = 1.0
+        if self.eps_mode == "relative":
+            known = bool(norms) and round >= BASE_ROUNDS[1]
+            scale = float(np.median(norms)) if known else np.nan
+        largest = float(np.linalg.norm(updates, axis=1).max())
+        return mean_norm < self.eps1 * scale and largest > self.eps2 * scale
 
 
 def part_of(seen: Aftermath, rows: Ints, cache: str) -> Floats:
@@ -192,6 +193,3 @@ def _nearer(
         return fallback
     cosines = unit @ np.asarray(update, np.float64)  # its length does not change which is higher
     return bool(cosines[second].mean() > cosines[~second].mean())
-
-
-cfl = Stateful(step, after=after)

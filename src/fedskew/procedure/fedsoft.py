@@ -26,8 +26,8 @@ Differs from the paper:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -45,82 +45,114 @@ from fedskew.types import (
     Memory,
     Params,
     Plan,
-    Stateful,
+    ProcedureRule,
     View,
 )
 
 Draw = Literal["importance", "given"]
 
 
-def begin(
-    fresh: Callable[[int], Params],
-    size: int,
-    *,
-    centres: int = 5,
-    estimate_every: int = 2,
-    per_centre: int = 0,
-    smallest_share: float = 1e-4,
-    **rest: Any,
-) -> Params:
-    """(S + K, D) independent centres, then everybody's own model."""
-    if centres < 1 or estimate_every < 1 or per_centre < 0 or not 0 < smallest_share < 1:
-        what = f"centres = {centres}, estimate_every = {estimate_every}, per_centre = {per_centre}, {smallest_share=}"
-        raise RecipeError(
-            "procedure.fedsoft",
-            what,
-            "Give at least one centre, one round, and a share between 0 and 1",
-        )
-    first = fresh(0)
-    check_room("procedure fedsoft", centres + size, len(first))
-    means = np.stack([first, *(fresh(i) for i in range(1, centres))])
-    if len(np.unique(means, axis=0)) < centres:
-        what = "some centres begin with identical models and would never separate"
-        raise RunError("procedure fedsoft", what, "Use a model with random initial values")
-    return np.concatenate([means, np.repeat(first[None], size, axis=0)])
-
-
-def step(
-    memory: Memory,
-    ids: Ints,
-    view: View,
-    rng: np.random.Generator,
-    *,
-    centres: int = 5,
-    strength: float = 0.1,
-    estimate_every: int = 2,
-    draw: Draw = "importance",
-    per_centre: int = 0,
-    smallest_share: float = 1e-4,
-) -> tuple[Plan | Ask, Memory]:
+@dataclass(frozen=True)
+class FedSoft(ProcedureRule):
     """Every few rounds ask everyone which centre explains what; then draw, and train each drawn
     client on its own model.
     """
-    shares: Floats = memory.get("shares", np.full((view.size, centres), 1 / centres))
-    if view.answers:
-        shares = shares.copy()
-        shares[view.answers[0].ask.clients] = floored(view.answers[0].values, smallest_share)
-    elif (view.round - 1) % estimate_every == 0 and view.available.any():
-        return AskShares(np.flatnonzero(view.available), np.arange(centres)), memory
-    if draw == "given":
-        drawn = np.tile(np.isin(np.arange(view.size), ids), (centres, 1))
-    else:
-        count = per_centre or max(1, view.budget // centres)
-        drawn = draw_clients(
-            shares * view.population.num_examples[:, None] * view.available[:, None], count, rng
-        )
-    chains = tuple(Chain(centres + int(c), (int(c),)) for c in np.flatnonzero(drawn.any(axis=0)))
-    home = centres + np.arange(view.size)
-    examples = view.population.num_examples
-    return Plan(chains, home=home, models_down=centres), {
-        "shares": shares,
-        "drawn": drawn,
-        "examples": examples,
-    }
+
+    centres: int = 5
+    strength: float = 0.1
+    estimate_every: int = 2
+    draw: Draw = "importance"
+    per_centre: int = 0
+    smallest_share: float = 1e-4
+
+    several_models = True
+    looks_back = True
+
+    def begin(self, fresh: Callable[[int], Params], size: int) -> Params:
+        """(S + K, D) independent centres, then everybody's own model."""
+        self._check()
+        first = fresh(0)
+        check_room("procedure fedsoft", self.centres + size, len(first))
+        means = np.stack([first, *(fresh(i) for i in range(1, self.centres))])
+        if len(np.unique(means, axis=0)) < self.centres:
+            what = "some centres begin with identical models and would never separate"
+            raise RunError("procedure fedsoft", what, "Use a model with random initial values")
+        return np.concatenate([means, np.repeat(first[None], size, axis=0)])
+
+    def _check(self) -> None:
+        counts = self.centres >= 1 and self.estimate_every >= 1 and self.per_centre >= 0
+        if not counts or not 0 < self.smallest_share < 1:
+            remedy = "Give at least one centre, one round, and a share between 0 and 1"
+            raise RecipeError("procedure.fedsoft", str(self), remedy)
+
+    def plan(
+        self, memory: Memory, ids: Ints, view: View, rng: np.random.Generator
+    ) -> tuple[Plan | Ask, Memory]:
+        """A question every few rounds; one chain per client that was drawn for any centre."""
+        even = np.full((view.size, self.centres), 1 / self.centres)
+        shares: Floats = memory.get("shares", even)
+        if view.answers:
+            shares = shares.copy()
+            reported = floored(view.answers[0].values, self.smallest_share)
+            shares[view.answers[0].ask.clients] = reported
+        elif (view.round - 1) % self.estimate_every == 0 and view.available.any():
+            return AskShares(np.flatnonzero(view.available), np.arange(self.centres)), memory
+        drawn = self._draw(shares, ids, view, rng)
+        examples = view.population.num_examples
+        chosen = np.flatnonzero(drawn.any(axis=0))
+        chains = tuple(Chain(self.centres + int(c), (int(c),)) for c in chosen)
+        home = self.centres + np.arange(view.size)
+        kept = {"shares": shares, "drawn": drawn, "examples": examples}
+        return Plan(chains, home=home, models_down=self.centres), kept
+
+    def _draw(self, shares: Floats, ids: Ints, view: View, rng: np.random.Generator) -> Bools:
+        """(S, K) who takes part in which centre."""
+        if self.draw == "given":
+            return np.tile(np.isin(np.arange(view.size), ids), (self.centres, 1))
+        count = self.per_centre or max(1, view.budget // self.centres)
+        weight = view.population.num_examples[:, None] * view.available[:, None]
+        return draw_clients(shares * weight, count, rng)
+
+    def job(self, job: LocalJob) -> LocalJob:
+        """The job with the proximal half of the penalty."""
+        if self.strength < 0 or job.prox_mu:
+            what = f"strength = {self.strength}, local.prox_mu = {job.prox_mu}"
+            raise RecipeError("procedure.fedsoft", what, "Give strength, leave prox_mu 0")
+        return replace(job, prox_mu=self.strength)
+
+    def corrections(
+        self, memory: Memory, clients: Sequence[int], models: Params, num_weights: int
+    ) -> Params:
+        """lambda (w_k - sum_s u_ks c_s) for each client."""
+        weights = models[:, :num_weights]
+        centres = weights[: self.centres].astype(np.float64)
+        pulled = memory["shares"][list(clients)] @ centres
+        trained = weights[self.centres + np.asarray(clients)]
+        return np.asarray(self.strength * (trained - pulled), np.float32)
+
+    def after(self, memory: Memory, seen: Aftermath) -> tuple[Params, Ints, Memory]:
+        """Keep each client's own model as it came back; move each centre to the mean of those
+        drawn for it that answered.
+        """
+        models = np.array(seen.models)
+        models[self.centres + seen.clients] = seen.returned
+        for centre in range(self.centres):
+            mine = memory["drawn"][centre, seen.clients]
+            if mine.any():
+                returned = seen.returned[mine].astype(np.float64)
+                weights = self._weights(memory, seen.clients[mine], centre)
+                models[centre] = np.average(returned, axis=0, weights=weights)
+        return models, seen.home, memory
+
+    def _weights(self, memory: Memory, clients: Ints, centre: int) -> Floats:
+        if self.draw == "importance":
+            return np.ones(len(clients))
+        weights: Floats = memory["shares"][clients, centre] * memory["examples"][clients]
+        return weights
 
 
 def floored(shares: Floats, smallest: float) -> Floats:
-    """Shares of at least ``smallest``, summing to 1; a client that could not say counts as an even
-    mixture.
+    """Shares of at least ``smallest``, summing to 1; who could not say is an even mixture.
 
     >>> floored(np.array([[1.0, 0.0], [np.nan, np.nan]]), 0.25)
     array([[0.8, 0.2],
@@ -139,75 +171,12 @@ def draw_clients(importance: Floats, count: int, rng: np.random.Generator) -> Bo
     """
     drawn = np.zeros(importance.T.shape, np.bool_)
     for centre, mass in enumerate(importance.T):
-        there = np.flatnonzero(mass > 0)
-        few = len(there) <= count
+        willing = np.flatnonzero(mass > 0)
+        few = len(willing) <= count
         drawn[
             centre,
-            there
+            willing
             if few
-            else rng.choice(there, count, replace=False, p=mass[there] / mass[there].sum()),
+            else rng.choice(willing, count, replace=False, p=mass[willing] / mass[willing].sum()),
         ] = True
     return drawn
-
-
-def penalised(
-    job: LocalJob,
-    *,
-    strength: float = 0.1,
-    **rest: Any,
-) -> LocalJob:
-    """The job with the proximal half of the penalty."""
-    if strength < 0 or job.prox_mu:
-        raise RecipeError(
-            "procedure.fedsoft",
-            f"{strength=}, local.prox_mu = {job.prox_mu}",
-            "Give strength, leave prox_mu 0",
-        )
-    return replace(job, prox_mu=strength)
-
-
-def corrections(
-    memory: Memory,
-    clients: Sequence[int],
-    models: Params,
-    num_weights: int,
-    *,
-    centres: int = 5,
-    strength: float = 0.1,
-    **rest: Any,
-) -> Params:
-    """lambda (w_k - sum_s u_ks c_s) for each client."""
-    own = models[centres + np.asarray(clients), :num_weights]
-    pulled = memory["shares"][list(clients)] @ models[:centres, :num_weights].astype(np.float64)
-    return np.asarray(strength * (own - pulled), np.float32)
-
-
-def after(
-    memory: Memory,
-    seen: Aftermath,
-    *,
-    centres: int = 5,
-    draw: Draw = "importance",
-    **rest: Any,
-) -> tuple[Params, Ints, Memory]:
-    """Keep each client's own model as it came back; move each centre to the mean of those drawn
-    for it that answered.
-    """
-    models = np.array(seen.models)
-    models[centres + seen.clients] = seen.returned
-    for centre in range(centres):
-        mine = memory["drawn"][centre, seen.clients]
-        if mine.any():
-            weights = np.ones(int(mine.sum()))
-            if draw == "given":
-                weights = (
-                    memory["shares"][seen.clients[mine], centre]
-                    * memory["examples"][seen.clients[mine]]
-                )
-            models[centre] = np.average(
-                seen.returned[mine].astype(np.float64), axis=0, weights=weights
-            )
-    return models, seen.home, memory
-
-
-fedsoft = Stateful(step, begin=begin, job=penalised, corrections=corrections, after=after)

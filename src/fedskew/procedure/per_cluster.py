@@ -19,12 +19,13 @@ from __future__ import annotations
 import numpy as np
 
 from fedskew.errors import RunError
-from fedskew.types import Chain, Ints, Plan, View, needs
+from fedskew.types import Chain, Ints, Plan, View, declares, needs
 
 
 def homes_of(labels: Ints) -> Ints:
-    """(K,) the slot of each client: its cluster, or the largest one (the first among equals) for
-    those in none.
+    """(K,) the slot of each client: its cluster, or the largest one for those in none.
+
+    Of equally large ones the first.
 
     >>> homes_of(np.array([0, 1, 1, -1])), homes_of(np.array([-1, -1]))
     (array([0, 1, 1, 1]), array([0, 0]))
@@ -35,6 +36,7 @@ def homes_of(labels: Ints) -> Ints:
 
 
 @needs("clustering")
+@declares(several_models=True)
 def per_cluster(ids: Ints, view: View, rng: np.random.Generator) -> Plan:
     """One chain of length one per selected client, on the model of its cluster."""
     if view.clustering is None:

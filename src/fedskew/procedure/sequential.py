@@ -11,9 +11,10 @@ from typing import Literal
 
 import numpy as np
 
-from fedskew.types import Chain, Ints, Plan, View
+from fedskew.types import Chain, Ints, Plan, View, declares
 
 
+@declares(hands_on=True)
 def sequential(
     ids: Ints,
     view: View,

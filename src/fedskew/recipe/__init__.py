@@ -7,7 +7,7 @@ anything runs, and what was left out is filled in, so the resolved recipe says e
 run but its seed.
 """
 
-from fedskew.recipe.building import fingerprint, job_of, method_of
+from fedskew.recipe.building import fingerprint, method_of, rule_of
 from fedskew.recipe.catalogue import (
     PLAIN_TABLES,
     REGISTRIES,
@@ -20,6 +20,20 @@ from fedskew.recipe.reading import expand, load, merge, override, read_assignmen
 from fedskew.recipe.resolving import resolve
 
 __all__ = [
-    "PLAIN_TABLES", "REGISTRIES", "Table", "check_options", "expand", "find", "fingerprint", "job_of", "load", "merge",
-    "method_of", "override", "read_assignments", "resolve", "shipped_recipes", "stage_options",
-]  # fmt: skip
+    "PLAIN_TABLES",
+    "REGISTRIES",
+    "Table",
+    "check_options",
+    "expand",
+    "find",
+    "fingerprint",
+    "load",
+    "merge",
+    "method_of",
+    "override",
+    "read_assignments",
+    "resolve",
+    "rule_of",
+    "shipped_recipes",
+    "stage_options",
+]

@@ -8,50 +8,51 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedskew.accounting.devices import Devices
-from fedskew.loop.method import Method, Stage
-from fedskew.recipe.catalogue import OPTIONAL_STAGES, REPORTED_LOSS, TEXTS, Table, find
-from fedskew.types import LocalJob, Stateful
+from fedskew.loop.method import Method, Named, Stage, named
+from fedskew.recipe.catalogue import OPTIONAL_STAGES, TEXTS, Table, find
+from fedskew.types import LocalJob
+
+RULE_STAGES = ("selection", "procedure", "aggregation")
+NOT_THE_LOOPS = ("checkpoint_seconds", "energy")  # [run] options that concern only the driver
+NOT_THE_CLIENTS = ("lr_decay", "bn")  # [local] options that the loop sees to
 
 
 def method_of(resolved: Mapping[str, Any]) -> Method:
-    """The functions and numbers the loop plays, from a resolved recipe."""
-    run = {
-        key: value
-        for key, value in resolved["run"].items()
-        if key not in ("checkpoint_seconds", "energy")
-    }
+    """The rules and numbers the loop plays, from a resolved recipe."""
+    rules = {stage: rule_of(resolved, stage) for stage in RULE_STAGES}
+    stages = {name: stage_of(resolved, name) for name in OPTIONAL_STAGES}
+    run = {key: value for key, value in resolved["run"].items() if key not in NOT_THE_LOOPS}
+    local = {key: resolved["local"][key] for key in NOT_THE_CLIENTS}
     tariff = Devices(**resolved["devices"]).tariff(resolved["faults"]["deadline_seconds"])
-    stages = {
-        name: stage_of(resolved, name)
-        for name in (*OPTIONAL_STAGES, "selection", "procedure", "aggregation")
-    }
-    local = {key: resolved["local"][key] for key in ("lr_decay", "bn")}
-    return Method(**stages, **local, job=job_of(resolved), tariff=tariff, **run)  # type: ignore[arg-type]
+    job = job_of(resolved, rules)
+    return Method(**rules, **stages, **local, job=job, tariff=tariff, **run)  # type: ignore[arg-type]
 
 
-def job_of(resolved: Mapping[str, Any]) -> LocalJob:
-    """What clients do, as the selection and the server rule want it."""
-    local = {
-        key: value for key, value in resolved["local"].items() if key not in ("lr_decay", "bn")
-    }
-    local["report_loss"] = REPORTED_LOSS.get(
-        resolved["selection"].get("loss_source", ""), local["report_loss"]
-    )
-    job = LocalJob(**local)
-    for name in ("aggregation", "procedure"):
-        rule = find(name, resolved[name]["use"])
-        if isinstance(rule, Stateful) and rule.job is not None:
-            job = rule.job(job, **options_in(resolved, name))
+def job_of(resolved: Mapping[str, Any], rules: Mapping[str, Named[Any]]) -> LocalJob:
+    """What clients do, as the rules want it."""
+    local = {key: v for key, v in resolved["local"].items() if key not in NOT_THE_CLIENTS}
+    wanted = rules["selection"].rule.loss_report
+    local["report_loss"] = wanted or local["report_loss"]
+    options = tuple(options_in(resolved, "objective").items())
+    use = resolved["objective"]["use"]
+    job = LocalJob(**local, objective=use, objective_options=options)
+    for stage in ("aggregation", "procedure"):
+        job = rules[stage].rule.job(job)
     return job
+
+
+def rule_of(resolved: Mapping[str, Any], stage: str) -> Named[Any]:
+    """The rule of a stage, with its options in it."""
+    use = resolved[stage]["use"]
+    return named(stage, use, find(stage, use), options_in(resolved, stage))
 
 
 def stage_of(resolved: Mapping[str, Any], name: str) -> Stage | None:
     """A slot of the pipeline as the recipe fills it; None where it leaves it empty."""
     if name not in resolved:
         return None
-    return Stage(
-        resolved[name]["use"], find(name, resolved[name]["use"]), options_in(resolved, name)
-    )
+    use = resolved[name]["use"]
+    return Stage(use, find(name, use), options_in(resolved, name))
 
 
 def fingerprint(resolved: Mapping[str, Any]) -> str:
@@ -59,6 +60,8 @@ def fingerprint(resolved: Mapping[str, Any]) -> str:
     or when it gives up).
     """
     content = {key: value for key, value in resolved.items() if key not in TEXTS}
+    if content.get("objective") == {"use": "cross_entropy"}:
+        del content["objective"]  # older recipes did not have to say it
     content["run"] = {
         key: value
         for key, value in resolved["run"].items()

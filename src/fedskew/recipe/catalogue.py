@@ -5,17 +5,28 @@ of numbers.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal
 
-from fedskew import aggregation, clustering, distance, models, procedure, selection, signal
+from fedskew import (
+    aggregation,
+    clustering,
+    distance,
+    models,
+    objective,
+    procedure,
+    selection,
+    signal,
+)
 from fedskew.accounting.devices import Devices
 from fedskew.data.partitions import PARTITIONS
 from fedskew.errors import RecipeError, did_you_mean
 from fedskew.recipe.schema import Option, check_value, options_of
 from fedskew.runtime.faults import Faults
-from fedskew.types import LocalJob, Stateful
+from fedskew.types import LocalJob
+from fedskew.types.rules import RULES
 
 Table = dict[str, Any]
 
@@ -27,6 +38,7 @@ REGISTRIES: dict[str, Mapping[str, Any]] = {
     "clustering": clustering.CLUSTERINGS,
     "selection": selection.SELECTIONS,
     "procedure": procedure.PROCEDURES,
+    "objective": objective.OBJECTIVES,
     "aggregation": aggregation.AGGREGATIONS,
 }
 OPTIONAL_STAGES = ("signal", "distance", "clustering")
@@ -34,10 +46,9 @@ DEFAULT_USE = {
     "partition": "iid",
     "selection": "uniform",
     "procedure": "parallel",
+    "objective": "cross_entropy",
     "aggregation": "mean",
 }
-# selection.loss_source -> local.report_loss
-REPORTED_LOSS = {"piggyback": "start", "subset": "start", "post": "end"}
 TEXTS = ("name", "description", "citation", "extends")
 
 
@@ -153,11 +164,26 @@ def find(stage: str, use: str) -> Any:
         raise RecipeError(
             f"{stage}.use", f"cannot import '{use}': {error}", "Check that it is on PYTHONPATH"
         ) from None
-    if not callable(function) and not isinstance(function, Stateful):
-        raise RecipeError(
-            f"{stage}.use", f"'{use}' is not a function", "Name a function of the module"
-        )
-    return function
+    return _checked(stage, use, function)
+
+
+def _checked(stage: str, use: str, target: Any) -> Any:
+    """Somebody's own function or class, if it can stand in this stage."""
+    if not callable(target):
+        what = f"'{use}' is not a function"
+        raise RecipeError(f"{stage}.use", what, "Name a function of the module")
+    if not inspect.isclass(target) or stage not in RULES:
+        return target
+    kind = RULES[stage][0]
+    if not issubclass(target, kind) or not is_dataclass(target):
+        what = f"the class '{use}' is no dataclass that derives from {kind.__name__}"
+        remedy = f"Write @dataclass(frozen=True) and derive from fedskew.types.{kind.__name__}"
+        raise RecipeError(f"{stage}.use", what, remedy)
+    if inspect.isabstract(target):
+        missing = ", ".join(sorted(target.__abstractmethods__))
+        what = f"the class '{use}' has no method {missing}"
+        raise RecipeError(f"{stage}.use", what, f"See fedskew.types.{kind.__name__}")
+    return target
 
 
 def check_options(table: str, options: Mapping[str, Option], given: Mapping[str, Any]) -> Table:

@@ -2,84 +2,82 @@
 
 from __future__ import annotations
 
-from fedskew import procedure
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
 from fedskew.errors import RecipeError
-from fedskew.recipe.building import job_of, options_in, stage_of
-from fedskew.recipe.catalogue import OPTIONAL_STAGES, REPORTED_LOSS, Table, find
+from fedskew.loop.method import Named
+from fedskew.objective import change_for
+from fedskew.recipe.building import RULE_STAGES, job_of, rule_of
+from fedskew.recipe.catalogue import OPTIONAL_STAGES, Table
 from fedskew.recipe.dry_run import rehearse
-from fedskew.types import Stateful, needs_of
+
+Rules = Mapping[str, Named[Any]]
 
 
 def check_neighbours(resolved: Table) -> None:
-    """Tables that only make sense together."""
+    """Raise a RecipeError for tables that make no sense together."""
+    rules = {stage: rule_of(resolved, stage) for stage in RULE_STAGES}
+    _check_pipeline(resolved)
+    _check_needs(resolved, rules)
+    _check_order(resolved, rules)
+    _check_devices(resolved, rules["selection"])
+    rehearse(rules["selection"], resolved["run"]["clients_per_round"])
+    if resolved["local"]["optimizer"] == "adam" and resolved["local"]["momentum"]:
+        remedy = "Set it to 0 or use optimizer = 'sgd'"
+        raise RecipeError("local.momentum", "has no meaning for adam", remedy)
+    job = job_of(resolved, rules)  # rules refuse local steps their mathematics does not allow
+    change_for(job, np.array([1, 0]))  # and an objective refuses options that make no sense
+    if "loss" in rules["procedure"].rule.needs() and job.report_loss != "start":
+        what = "needs the loss of the model a client receives"
+        where = f"procedure {rules['procedure'].name}"
+        raise RecipeError(where, what, "Set local.report_loss = 'start'")
+
+
+def _check_pipeline(resolved: Table) -> None:
+    """Each optional stage builds on the one before it."""
     order = [name for name in OPTIONAL_STAGES if name in resolved]
     if order != list(OPTIONAL_STAGES[: len(order)]):
         missing = next(name for name in OPTIONAL_STAGES if name not in resolved)
-        raise RecipeError(
-            "recipe",
-            f"[{order[-1]}] needs [{missing}] before it",
-            f"Add [{missing}] or remove [{order[-1]}]",
-        )
+        what = f"[{order[-1]}] needs [{missing}] before it"
+        raise RecipeError("recipe", what, f"Add [{missing}] or remove [{order[-1]}]")
+
+
+def _check_needs(resolved: Table, rules: Rules) -> None:
+    """A rule that looks at labels or groups needs a stage that finds them."""
     for stage in ("selection", "procedure"):
-        use = resolved[stage]["use"]
-        for missing in sorted(
-            (needs_of(find(stage, use), options_in(resolved, stage)) & set(OPTIONAL_STAGES))
-            - set(resolved)
-        ):
+        wanted = {*rules[stage].rule.needs()} & {*OPTIONAL_STAGES}
+        for missing in sorted(wanted - {*resolved}):
             remedy = f"Add [{missing}] to the recipe, or choose another {stage}"
-            raise RecipeError(f"{stage} {use}", f"needs a [{missing}]", remedy)
-    _check_order(resolved)
-    _check_means(resolved)
-    chosen = stage_of(resolved, "selection")
-    if chosen is not None:
-        rehearse(chosen, resolved["run"]["clients_per_round"])
-    if resolved["local"]["optimizer"] == "adam" and resolved["local"]["momentum"]:
-        raise RecipeError(
-            "local.momentum", "has no meaning for adam", "Set it to 0 or use optimizer = 'sgd'"
-        )
-    job_of(resolved)  # a server rule refuses local steps that its mathematics does not allow
+            raise RecipeError(f"{stage} {rules[stage].name}", f"needs a [{missing}]", remedy)
 
 
-def _check_order(resolved: Table) -> None:
+def _check_order(resolved: Table, rules: Rules) -> None:
     """What the order of training makes impossible."""
-    use, server = resolved["procedure"]["use"], resolved["aggregation"]["use"]
-    rule = find("aggregation", server)
-    if use in procedure.HANDING_ON and isinstance(rule, Stateful) and rule.corrections is not None:
-        what = f"has no meaning where clients train on each other's models (procedure {use})"
-        raise RecipeError(f"aggregation {server}", what, "Use procedure.use = 'parallel'")
-    most = min(resolved["run"]["clients_per_round"], resolved["data"]["clients"])
-    if use == "chains" and resolved["procedure"]["chains"] > most:
-        what = f"{resolved['procedure']['chains']} chains for {most} clients a round"
-        raise RecipeError(
-            "procedure.chains", what, f"Give at most {most}, or let more clients train"
+    procedure, server = rules["procedure"], rules["aggregation"]
+    if procedure.rule.hands_on and server.rule.corrects:
+        what = (
+            "has no meaning where clients train on each other's models "
+            f"(procedure {procedure.name})"
         )
-    told = REPORTED_LOSS.get(
-        resolved["selection"].get("loss_source", ""), resolved["local"]["report_loss"]
-    )
-    if (
-        "loss" in needs_of(find("procedure", use), options_in(resolved, "procedure"))
-        and told != "start"
-    ):
-        what = "needs the loss of the model a client receives"
-        raise RecipeError(f"procedure {use}", what, "Set local.report_loss = 'start'")
+        raise RecipeError(f"aggregation {server.name}", what, "Use procedure.use = 'parallel'")
+    most = min(resolved["run"]["clients_per_round"], resolved["data"]["clients"])
+    if procedure.name == "chains" and resolved["procedure"]["chains"] > most:
+        what = f"{resolved['procedure']['chains']} chains for {most} clients a round"
+        remedy = f"Give at most {most}, or let more clients train"
+        raise RecipeError("procedure.chains", what, remedy)
 
 
-def _check_means(resolved: Table) -> None:
-    """A rule that looks at latencies or SNRs needs devices that have them."""
-    rule, where = (
-        find("selection", resolved["selection"]["use"]),
-        f"selection {resolved['selection']['use']}",
-    )
-    wanted = needs_of(rule, resolved["selection"])
+def _check_devices(resolved: Table, selection: Named[Any]) -> None:
+    """A rule that looks at latencies, SNRs or the server's own examples needs them."""
+    where, wanted = f"selection {selection.name}", selection.rule.needs()
     if "latency" in wanted and resolved["devices"]["classes"] == "none":
         raise RecipeError(where, "needs to know latencies", "Set devices.classes = 'haccs'")
     if "snr" in wanted and not resolved["devices"]["snr_db"]:
-        raise RecipeError(
-            where, "needs to know signal-to-noise ratios", "Set devices.snr_db = [0, 30]"
-        )
-    if isinstance(rule, Stateful) and rule.auxiliary and not resolved["data"]["auxiliary"]:
-        raise RecipeError(
-            where,
-            "needs examples that the server itself holds",
-            "Set data.auxiliary, for example to 100",
-        )
+        remedy = "Set devices.snr_db = [0, 30]"
+        raise RecipeError(where, "needs to know signal-to-noise ratios", remedy)
+    if selection.rule.uses_auxiliary and not resolved["data"]["auxiliary"]:
+        what = "needs examples that the server itself holds"
+        raise RecipeError(where, what, "Set data.auxiliary, for example to 100")

@@ -9,17 +9,18 @@ import contextlib
 import numpy as np
 
 from fedskew.errors import RecipeError
-from fedskew.loop.method import Stage
-from fedskew.types import Clustering, Population, Signal, View
+from fedskew.loop.method import Named
+from fedskew.types import Clustering, Population, SelectionRule, Signal, View
 
 
-def rehearse(selection: Stage, budget: int) -> None:
+def rehearse(selection: Named[SelectionRule], budget: int) -> None:
     """Raise the rule's :class:`RecipeError`, if its options give it one; whatever else happens says
     nothing about the recipe.
 
+    >>> from fedskew.loop.method import named
     >>> from fedskew.selection.power_of_choice import power_of_choice
     >>> try:
-    ...     rehearse(Stage("power_of_choice", power_of_choice, {"d": 3}), budget=5)
+    ...     rehearse(named("selection", "poc", power_of_choice, {"d": 3}), budget=5)
     ... except RecipeError as error:
     ...     print(error.what)
     d = 3 candidates for 5 places: nothing is left to choose
@@ -28,7 +29,7 @@ def rehearse(selection: Stage, budget: int) -> None:
     # a rule from outside may not be ready for an empty federation
     with contextlib.suppress(Exception):
         try:
-            selection(_empty_stage(budget), np.random.default_rng(0), memory={})
+            selection.rule.choose({}, _empty_stage(budget), np.random.default_rng(0))
         except RecipeError as error:
             refused = error
     if refused is not None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fedskew.errors import RecipeError
-from fedskew.types import Stateful
 
 
 @dataclass(frozen=True)
@@ -44,13 +43,12 @@ def options_of(source: Any) -> Mapping[str, Option]:
     >>> options_of(rule)
     {'d': Option(name='d', kind=<class 'int'>, default=20, required=False)}
     """
-    if isinstance(source, Stateful):
-        source = source.step
     if inspect.isclass(source) and dataclasses.is_dataclass(source):
         hints = typing.get_type_hints(source)
         return {
             f.name: _option(f.name, hints[f.name], f.default, dataclasses.MISSING)
             for f in dataclasses.fields(source)
+            if "table" not in f.metadata  # those have a table of their own
         }
     return _of_function(source)
 

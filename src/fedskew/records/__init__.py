@@ -4,13 +4,14 @@
 
     recipe.toml              the resolved recipe: everything but the seed
     run.json                 seed, fingerprint, versions, commit, machine
-    rounds.jsonl             one line per round, flushed as it happens; everything outside "times" repeats byte for byte
+    rounds.jsonl             one line per round, flushed as it happens; all but "times" repeats
     checkpoint.safetensors   the latest State, replaced atomically
     final.safetensors        the final model, tensors by name
-    labels.json              how many examples of each class every client trains on
+    labels.json              how many examples of each class every client trains on, if known
     clients.json             per-client results of the final model
     result.json              the summary that --json prints
-    references.json          where a comparison asked for them: rows to show personalised methods with
+    references.json          if a comparison asked for them: rows to show personalised methods with
+    fleet.json               of a fleet: which Flower runs played it, and what each sent
 
 Nothing here is pickled: reading a folder from a stranger cannot run code.
 """
@@ -33,7 +34,7 @@ from fedskew.records.folder import (
     RunFolder,
     machine_facts,
 )
-from fedskew.records.labels import LABELS, labels_bytes, read_labels
+from fedskew.records.labels import LABELS, Labels, labels_bytes, read_labels
 from fedskew.records.references import COMPUTED, REFERENCES, read_references, write_references
 from fedskew.records.rounds import ROUNDS, line_of, read_rounds, record_of
 from fedskew.records.tensors import (
@@ -42,12 +43,14 @@ from fedskew.records.tensors import (
     model_bytes,
     read_checkpoint,
     read_model,
+    read_num_models,
 )
 
 __all__ = [
-    "CHECKPOINT", "CLIENTS", "COMPUTED", "FINAL", "LABELS", "RECIPE", "REFERENCES", "RESULT", "ROUNDS", "RUN", "VERSION",
-    "RunFolder", "checkpoint_bytes", "disk_errors", "labels_bytes", "line_of", "machine_facts", "model_bytes",
-    "no_nan", "no_none",
-    "read_checkpoint", "read_json", "read_labels", "read_model", "read_references", "read_rounds", "record_of",
-    "write_atomically", "write_json", "write_references",
+    "CHECKPOINT", "CLIENTS", "COMPUTED", "FINAL", "LABELS", "RECIPE", "REFERENCES", "RESULT",
+    "ROUNDS", "RUN", "VERSION", "Labels", "RunFolder", "checkpoint_bytes", "disk_errors",
+    "labels_bytes", "line_of", "machine_facts", "model_bytes", "no_nan", "no_none",
+    "read_checkpoint", "read_json", "read_labels", "read_model", "read_num_models",
+    "read_references", "read_rounds", "record_of", "write_atomically", "write_json",
+    "write_references",
 ]  # fmt: skip

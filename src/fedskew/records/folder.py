@@ -7,7 +7,7 @@ import fcntl
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -17,10 +17,10 @@ import tomli_w
 from fedskew.errors import RunFolderError
 from fedskew.recipe import fingerprint
 from fedskew.records.files import disk_errors, no_none, read_json, write_atomically, write_json
-from fedskew.records.labels import LABELS, labels_bytes
+from fedskew.records.labels import LABELS, Labels, labels_bytes, read_labels
 from fedskew.records.rounds import ROUNDS, line_of, record_of
 from fedskew.records.tensors import VERSION, checkpoint_bytes, model_bytes, read_checkpoint
-from fedskew.types import Ints, Layout, Params, RoundRecord, State
+from fedskew.types import Layout, Params, RoundRecord, State
 
 RECIPE, RUN, CHECKPOINT = "recipe.toml", "run.json", "checkpoint.safetensors"
 FINAL, CLIENTS, RESULT = "final.safetensors", "clients.json", "result.json"
@@ -152,21 +152,26 @@ class RunFolder:
         if len(whole) != path.stat().st_size:
             write_atomically(path, whole)
 
-    def begin(self, facts: Mapping[str, Any]) -> None:
-        """Write what the run is, once."""
+    def begin(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Write what the run is, once; returns what was written."""
         if not (self.path / RUN).is_file():
             identity = {"name": self.recipe["name"], "seed": self.seed, "mark": self.mark}
             # first: it makes this a run folder
             write_json(self.path / RUN, {**identity, **machine_facts(), **facts})
         if not (self.path / RECIPE).is_file():
             write_atomically(self.path / RECIPE, tomli_w.dumps(no_none(self.recipe)).encode())
+        return read_json(self.path / RUN)
 
-    def keep_labels(
-        self, counts: Ints, classes: Sequence[str], names: Sequence[str] | None
-    ) -> None:
-        """Write who has how many examples of what, once."""
-        if not (self.path / LABELS).is_file():
-            write_atomically(self.path / LABELS, labels_bytes(counts, classes, names))
+    def keep_labels(self, labels: Labels) -> Labels:
+        """Write who has how many examples of what; returns what is now kept. Clients that are not
+        in it, because they have not joined, keep what was written of them before.
+        """
+        before = read_labels(self.path)
+        labels = labels if before is None else before.updated(labels)
+        content = labels_bytes(labels)
+        if before is None or content != labels_bytes(before):
+            write_atomically(self.path / LABELS, content)
+        return labels
 
     def append(self, record: RoundRecord) -> None:
         """Add one round, flushed."""

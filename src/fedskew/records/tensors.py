@@ -21,8 +21,7 @@ VERSION = __version__
 
 
 def _flatten(prefix: str, value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
-    """Move arrays out of a nested value into ``arrays``; what stays is JSON with a marker in their
-    place.
+    """Move arrays out of a nested value into ``arrays``; markers in their place make it JSON.
 
     Tuples come back as lists and numpy scalars as Python numbers; names must be strings, as memory
     is read back by name.
@@ -132,3 +131,12 @@ def read_model(path: Path) -> tuple[Params, Layout]:
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
         raise RunFolderError(str(path), f"not a readable model ({error})", "Run again") from None
     return np.stack(models), layout
+
+
+def read_num_models(path: Path) -> int:
+    """How many models a ``final.safetensors`` holds; none of them is read."""
+    try:
+        with safe_open(str(path), "np") as file:
+            return int(json.loads(file.metadata()["fedskew"])["slots"])
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        raise RunFolderError(str(path), f"not a readable model ({error})", "Run again") from None

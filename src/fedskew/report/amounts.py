@@ -1,6 +1,4 @@
-"""Numbers as people read them: shares with three digits, bytes, seconds and joules with a unit
-that fits.
-"""
+"""Numbers as people read them: shares with three digits, other amounts with a unit that fits."""
 
 from __future__ import annotations
 
@@ -20,8 +18,10 @@ STEPS: dict[str, tuple[tuple[float, str], ...]] = {
 def amount(value: float, kind: str) -> str:
     """One number with its unit.
 
-    >>> amount(0.91234, "share"), amount(45.8, "count"), amount(2_410_000, "bytes"), amount(90, "seconds")
-    ('0.912', '45.8', '2.41 MB', '1.5 min')
+    >>> amount(0.91234, "share"), amount(45.8, "count")
+    ('0.912', '45.8')
+    >>> amount(2_410_000, "bytes"), amount(90, "seconds")
+    ('2.41 MB', '1.5 min')
     >>> amount(7200, "joules"), amount(float("inf"), "count")
     ('2 Wh', 'inf')
     >>> amount(float("nan"), "share")
@@ -52,48 +52,56 @@ def unit_for(value: float, kind: str) -> tuple[float, str]:
     return next((step for step in steps if abs(value) >= step[0]), steps[-1])
 
 
-def estimate_text(found: Estimate, metric: Metric) -> str:
+def estimate_text(estimate: Estimate, metric: Metric) -> str:
     """Mean and half interval; ``>`` where some seeds never reached the target, and how many.
 
     >>> from fedskew.compare.scores import METRICS
-    >>> estimate_text(Estimate(0.9, 0.88, 0.92, 5), METRICS[0]), estimate_text(Estimate(30.0, 20, 40, 5, 2), METRICS[6])
-    ('0.900 ±0.020', '>30 (2 of 5 never)')
+    >>> estimate_text(Estimate(0.9, 0.88, 0.92, 5), METRICS[0])
+    '0.900 ±0.020'
+    >>> estimate_text(Estimate(30.0, 20, 40, 5, 2), METRICS[6])
+    '>30 (2 of 5 never)'
     >>> estimate_text(Estimate(4.63e6, 4.39e6, 4.87e6, 5), METRICS[12])
     '4.63 ±0.24 MB'
     """
-    if not found.n:
+    if not estimate.n:
         return "–"
-    if found.censored:
-        many = "" if found.censored == found.n else f" ({found.censored} of {found.n} never)"
-        return f">{amount(found.mean, metric.kind)}{many}"
-    if not found.half_width > 0:  # one seed, or all alike
-        return amount(found.mean, metric.kind)
+    if estimate.censored:
+        never = f" ({estimate.censored} of {estimate.n} never)"
+        all_censored = estimate.censored == estimate.n
+        return f">{amount(estimate.mean, metric.kind)}{'' if all_censored else never}"
+    if not estimate.half_width > 0:  # one seed, or all alike
+        return amount(estimate.mean, metric.kind)
     if metric.kind not in STEPS:
-        return f"{amount(found.mean, metric.kind)} ±{amount(found.half_width, metric.kind)}"
-    size, unit = unit_for(found.mean, metric.kind)
-    return f"{digits(found.mean / size, 3)} ±{digits(found.half_width / size, 2)} {unit}"
+        return f"{amount(estimate.mean, metric.kind)} ±{amount(estimate.half_width, metric.kind)}"
+    size, unit = unit_for(estimate.mean, metric.kind)
+    return f"{digits(estimate.mean / size, 3)} ±{digits(estimate.half_width / size, 2)} {unit}"
 
 
-def change_text(found: Reduction) -> str:
+def change_text(saving: Reduction) -> str:
     """A saving as the change it is, with a bound where a seed never reached the target.
 
-    >>> change_text(Reduction(0.25)), change_text(Reduction(-0.5, "at most")), change_text(Reduction(0.4, "at least"))
-    ('-25.0 %', '≥ +50.0 %', '≤ -40.0 %')
+    >>> change_text(Reduction(0.25))
+    '-25.0 %'
+    >>> change_text(Reduction(-0.5, "at most")), change_text(Reduction(0.4, "at least"))
+    ('≥ +50.0 %', '≤ -40.0 %')
     """
-    if found.value is None:
+    if saving.value is None:
         return "–"
-    sign = {"": "", "at least": "≤ ", "at most": "≥ "}[found.bound]
-    return f"{sign}{0.0 - 100 * found.value:+.1f} %"
+    sign = {"": "", "at least": "≤ ", "at most": "≥ "}[saving.bound]
+    return f"{sign}{0.0 - 100 * saving.value:+.1f} %"
 
 
-def difference_text(found: Estimate) -> str:
+def difference_text(difference: Estimate) -> str:
     """A paired difference of shares with its interval; a star where it leaves 0 outside.
 
-    >>> difference_text(Estimate(0.02, 0.01, 0.03, 5)), difference_text(Estimate(-0.02, -0.04, 0.01, 5))
-    ('+0.020 [+0.010, +0.030]*', '-0.020 [-0.040, +0.010]')
+    >>> difference_text(Estimate(0.02, 0.01, 0.03, 5))
+    '+0.020 [+0.010, +0.030]*'
+    >>> difference_text(Estimate(-0.02, -0.04, 0.01, 5))
+    '-0.020 [-0.040, +0.010]'
     """
-    if not found.n:
+    if not difference.n:
         return "–"
-    if math.isnan(found.low):
-        return f"{found.mean:+.3f}"
-    return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]{'*' if found.is_real else ''}"
+    if math.isnan(difference.low):
+        return f"{difference.mean:+.3f}"
+    interval = f"[{difference.low:+.3f}, {difference.high:+.3f}]"
+    return f"{difference.mean:+.3f} {interval}{'*' if difference.is_real else ''}"

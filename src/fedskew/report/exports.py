@@ -1,5 +1,6 @@
-"""Runs handed to other tools: Parquet tables, MLflow, TensorBoard. Each library is imported only
-when it is asked for.
+"""Runs handed to other tools: Parquet tables, MLflow, TensorBoard.
+
+Each library is imported only when it is asked for.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from typing import Any
 from fedskew.compare.comparison import Comparison
 from fedskew.compare.scores import scores_of
 from fedskew.errors import DataError
-from fedskew.experiment.history import History
+from fedskew.experiment.run import Run
 from fedskew.experiment.tables import TABLES, round_rows
 
 LONGEST_PARAM = 250  # characters MLflow accepts everywhere
 
 
 def to_mlflow(comparison: Comparison, uri: str, *, experiment: str = "fedskew") -> int:
-    """Log every run (parameters, a metric per round, final scores) to an MLflow store; returns
-    the number of runs.
+    """Log every run to an MLflow store; returns the number of runs.
+
+    Parameters, a metric per round, final scores.
     """
     mlflow = _import("mlflow", "MLflow", "mlflow-skinny")
     try:
@@ -33,28 +35,26 @@ def to_mlflow(comparison: Comparison, uri: str, *, experiment: str = "fedskew") 
             f"export --mlflow {uri}", what, "Give a store that MLflow can open"
         ) from error
     number = 0
-    for label, history in _runs(comparison):
-        with mlflow.start_run(run_name=f"{label}, seed {history.seed}"):
-            mlflow.set_tags({"recipe": label, "finished": str(history.finished)})
-            mlflow.log_params({"seed": history.seed, **flat(history.recipe)})
-            for step, metrics in metrics_by_round(history):
+    for label, run in _runs(comparison):
+        with mlflow.start_run(run_name=f"{label}, seed {run.seed}"):
+            mlflow.set_tags({"recipe": label, "finished": str(run.finished)})
+            mlflow.log_params({"seed": run.seed, **flat(run.recipe)})
+            for step, metrics in metrics_by_round(run):
                 mlflow.log_metrics(metrics, step=step)
             mlflow.log_metrics(
-                {f"score/{key}": value for key, value in _known(scores_of(history)).items()}
+                {f"score/{key}": value for key, value in _known(scores_of(run)).items()}
             )
         number += 1
     return number
 
 
 def to_tensorboard(comparison: Comparison, folder: Path) -> int:
-    """Write event files, one folder per run, that ``tensorboard --logdir`` reads; returns the
-    number of runs.
-    """
+    """Write event files, a folder per run, for ``tensorboard --logdir``; returns how many runs."""
     writer_class = _import("torch.utils.tensorboard", "TensorBoard", "tensorboard").SummaryWriter
     number = 0
-    for label, history in _runs(comparison):
-        with writer_class(str(folder / _safe(label) / f"seed-{history.seed}")) as writer:
-            for step, metrics in metrics_by_round(history):
+    for label, run in _runs(comparison):
+        with writer_class(str(folder / _safe(label) / f"seed-{run.seed}")) as writer:
+            for step, metrics in metrics_by_round(run):
                 for key, value in metrics.items():
                     writer.add_scalar(key, value, step)
         number += 1
@@ -76,9 +76,9 @@ def to_parquet(comparison: Comparison, folder: Path) -> list[Path]:
     return paths
 
 
-def metrics_by_round(history: History) -> Iterator[tuple[int, dict[str, float]]]:
+def metrics_by_round(run: Run) -> Iterator[tuple[int, dict[str, float]]]:
     """(round, what is known of it)."""
-    for row in round_rows(history.rounds):
+    for row in round_rows(run.rounds):
         yield int(row.pop("round")), _known(row)
 
 
@@ -88,20 +88,20 @@ def flat(recipe: Mapping[str, Any]) -> dict[str, str]:
     >>> flat({"name": "a", "local": {"lr": 0.1, "batch": 8}})
     {'name': 'a', 'local.lr': '0.1', 'local.batch': '8'}
     """
-    found: dict[str, str] = {}
+    params: dict[str, str] = {}
     for key, value in recipe.items():
         inside = (
             {f"{key}.{k}": v for k, v in value.items()}
             if isinstance(value, Mapping)
             else {key: value}
         )
-        found |= {name: str(v)[:LONGEST_PARAM] for name, v in inside.items()}
-    return found
+        params |= {name: str(v)[:LONGEST_PARAM] for name, v in inside.items()}
+    return params
 
 
-def _runs(comparison: Comparison) -> Iterator[tuple[str, History]]:
-    for entry, history in comparison.histories:
-        yield entry.label, history
+def _runs(comparison: Comparison) -> Iterator[tuple[str, Run]]:
+    for entry, run in comparison.runs:
+        yield entry.label, run
 
 
 def _known(values: Mapping[str, Any]) -> dict[str, float]:

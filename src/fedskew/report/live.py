@@ -1,5 +1,4 @@
-"""The report while runs go on: the same page on this machine's loopback address, read from the run
-folders as they grow.
+"""The report while runs go on: the same page on the loopback address, read from run folders.
 
 Nothing is computed unless a browser asks, and then at most a tenth of the time, so that watching
 does not slow the runs down.
@@ -19,7 +18,8 @@ from typing import Any
 
 from fedskew.compare.comparison import Comparison
 from fedskew.errors import FedskewError
-from fedskew.experiment.history import History, Resource, read_history
+from fedskew.experiment.figures import Resource
+from fedskew.experiment.run import Run
 from fedskew.measure.payload import plain
 from fedskew.records import RECIPE, RUN, read_references
 from fedskew.report.page import page_html, payload_of
@@ -43,13 +43,15 @@ class Watched:
         commands: Sequence[str] = (),
         references: bool | None = None,
     ) -> None:
-        self._folders, self._labels, self._references = folders, labels, references
+        self._folders = folders
+        self._labels = labels
+        self._references = references
         self._options: Mapping[str, Any] = {
             "budget": budget,
             "target": target,
             "commands": commands,
         }
-        self._done: dict[Path, History] = {}
+        self._done: dict[Path, Run] = {}
         self._groups = Groups()
         self._lock = threading.Lock()
         self._payload: dict[str, Any] | None = None
@@ -71,12 +73,10 @@ class Watched:
 
     def _make(self) -> None:
         last = self.over
-        histories = [
-            history for folder in self._folders if (history := self._read(folder)) is not None
-        ]
-        if histories:
+        runs = [run for folder in self._folders if (run := self._read(folder)) is not None]
+        if runs:
             try:
-                comparison = Comparison.of(histories, self._labels, references=self._references)
+                comparison = Comparison.of(runs, self._labels, references=self._references)
                 self._payload = payload_of(
                     comparison, live=not last, groups=self._groups, **self._options
                 )
@@ -87,21 +87,24 @@ class Watched:
                 )
         self.sent_last = last
 
-    def _read(self, folder: Path) -> History | None:
+    def _read(self, folder: Path) -> Run | None:
         if folder in self._done:
             return replace(self._done[folder], references=read_references(folder))
         if not (folder / RUN).is_file() or not (folder / RECIPE).is_file():
             return None
         try:
-            history = read_history(folder)
+            run = Run.read(folder)
         except FedskewError:  # a file that is being written just now
             return None
-        if history.finished:
-            self._done[folder] = history
-        return history if history.rounds else None
+        if run.finished:
+            self._done[folder] = run
+        return run if run.rounds else None
 
 
-WAITING = "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=1><title>fedskew</title><p>Waiting for the first round"
+WAITING = (
+    "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=1>"
+    "<title>fedskew</title><p>Waiting for the first round"
+)
 
 
 def _handler(watched: Watched) -> type[BaseHTTPRequestHandler]:
@@ -148,9 +151,7 @@ def _handler(watched: Watched) -> type[BaseHTTPRequestHandler]:
 
 @contextmanager
 def live_page(watched: Watched, say: Callable[[str], None]) -> Iterator[str]:
-    """Serve the page on a free loopback port as long as the block runs; ``say`` is told the
-    address.
-    """
+    """Serve the page on a free loopback port during the block; ``say`` gets the address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(watched))
     server.daemon_threads = True
     thread = threading.Thread(

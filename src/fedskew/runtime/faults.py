@@ -1,5 +1,6 @@
-"""Makes clients unavailable, slow, silent or corrupt on purpose, around any runtime. Same seed,
-same faults.
+"""Makes clients unavailable, slow, silent or corrupt on purpose, around any runtime.
+
+Same seed, same faults.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from fedskew.errors import RecipeError
 from fedskew.runtime.replies import Reply, collect
 from fedskew.runtime.wrapped import WrappedRuntime
 from fedskew.streams import stream
-from fedskew.types import Bools, Description, LocalJob, Population, Replies, Runtime, TrainOrder
+from fedskew.types import Bools, Description, Population, Replies, Runtime, TrainOrder
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Faults:
     slow_factor: float = 10.0  # how much slower they are
     # simulated compute time, where the population does not give its own
     seconds_per_example: float = 0.001
-    deadline_seconds: float = 0.0  # simulated; 0 = none. Later replies are not used
+    # simulated; 0 = none. The loop uses no answer that would come later (fedskew.loop.timing)
+    deadline_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("available", "dropout", "nan", "inf", "wrong_shape", "slow_share"):
@@ -101,19 +103,17 @@ class FaultyRuntime(WrappedRuntime):
 
     def available(self, round: int) -> Bools:
         """Those the inner runtime has, thinned by the trace and by chance."""
-        there = self._inner.available(round)
+        present = self._inner.available(round)
         if self._trace:
-            there = there & self._trace[(round - 1) % len(self._trace)]
-        return there & (
-            stream(self._seed, "availability", round).random(len(there)) < self._faults.available
+            present = present & self._trace[(round - 1) % len(self._trace)]
+        return present & (
+            stream(self._seed, "availability", round).random(len(present)) < self._faults.available
         )
 
     def train(self, order: TrainOrder) -> Replies:
-        """Train those who will answer in time, then damage some answers."""
-        fates = [self._fate(int(client), order.job, order.round) for client in order.clients]
-        useful = [
-            i for i, fate in enumerate(fates) if fate not in ("dropped out", "missed the deadline")
-        ]
+        """Train those who will answer, then damage some answers."""
+        fates = [self._fate(int(client), order.round) for client in order.clients]
+        useful = [i for i, fate in enumerate(fates) if fate != "dropped out"]
         inner = self._inner.train(order.only(useful))
         position = {i: row for row, i in enumerate(useful)}
         replies = [
@@ -124,26 +124,16 @@ class FaultyRuntime(WrappedRuntime):
         ]
         return collect(replies, order.models.shape[1])
 
-    def _fate(self, client: int, job: LocalJob, round: int) -> str:
+    def _fate(self, client: int, round: int) -> str:
         f = self._faults
         silent, corrupt = stream(self._seed, "faults", client, round).random(2)
         if silent < f.dropout:
             return "dropped out"
-        if f.deadline_seconds and self._simulated_seconds(client, job) > f.deadline_seconds:
-            return "missed the deadline"
         for kind, chance in (("nan", f.nan), ("inf", f.inf), ("wrong shape", f.wrong_shape)):
             if corrupt < chance:
                 return kind
             corrupt -= chance
         return ""
-
-    def _simulated_seconds(self, client: int, job: LocalJob) -> float:
-        given = self._population.seconds_per_example
-        pace = self._faults.seconds_per_example if given is None else float(given[client])
-        examples = job.max_examples or int(self._population.num_examples[client])
-        return (
-            job.epochs * examples * pace * (self._faults.slow_factor if self._slow[client] else 1.0)
-        )
 
 
 def _damaged(inner: Replies, row: int, fate: str) -> Reply:

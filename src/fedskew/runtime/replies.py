@@ -38,9 +38,23 @@ class Trained(NamedTuple):
     finite: bool
 
 
+def reply_of(replies: Replies, row: int) -> Reply:
+    """One row of checked replies, as a reply again."""
+    return Reply(
+        replies.params[row],
+        float(replies.loss[row]),
+        float(replies.seconds[row]),
+        int(replies.steps[row]),
+        int(replies.examples[row]),
+        replies.failures[row],
+        bool(replies.sent[row]),
+    )
+
+
 def all_finite(vector: Params) -> bool:
-    """Whether no entry is NaN or infinite. One dot product decides almost always (15 us for 200,000
-    numbers).
+    """Whether no entry is NaN or infinite.
+
+    One dot product decides almost always (15 us for 200,000 numbers).
 
     >>> all_finite(np.array([1, np.inf], np.float32)), all_finite(np.ones(3, np.float32))
     (False, True)

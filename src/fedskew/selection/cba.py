@@ -22,39 +22,67 @@ Differs from the paper:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from fedskew.errors import RecipeError
-from fedskew.types import Feedback, Floats, Ints, Memory, Stateful, View
+from fedskew.types import Feedback, Floats, Ints, Memory, SelectionRule, View
 
 KL_FLOOR = 1e-9  # an exactly uniform client would earn an infinite reward
 
 
-def step(
-    memory: Memory,
-    view: View,
-    rng: np.random.Generator,
-    *,
-    beta: float = 1.0,
-    rho: float = 0.99,
-    exploration: float = 1.0,
-) -> tuple[Ints, Memory]:
-    """A group that seems balanced by how models react to the server's own examples, in the order of
-    choice (EUSIPCO 2021).
+@dataclass(frozen=True)
+class CBA(SelectionRule):
+    """A group that seems balanced by how models react to the server's own examples, in the order
+    of choice (EUSIPCO 2021).
 
     ``exploration`` is lambda; ``beta`` and ``rho`` shape what is learnt.
     """
-    if not 0 < rho <= 1:
-        raise RecipeError("selection.rho", f"{rho} is not between 0 and 1", "Give for example 0.99")
-    known = dict(memory) if memory else {"visits": np.zeros(view.size)}
-    # the first of equals is then a random one
-    there = rng.permutation(np.flatnonzero(view.available))
-    m = min(view.budget, len(there))
-    if m == 0:
-        return there, known
-    mixes = known["mixes"][there] if "mixes" in known else np.full((len(there), 2), 0.5)
-    scores = ucb_scores(mixes, known["visits"][there], view.round, exploration)
-    return there[group_near_uniform(mixes, int(np.argmax(scores)), m)], known
+
+    beta: float = 1.0
+    rho: float = 0.99
+    exploration: float = 1.0
+
+    learns_from = "none"
+    uses_auxiliary = True
+
+    def choose(self, memory: Memory, view: View, rng: np.random.Generator) -> tuple[Ints, Memory]:
+        """The client with the best score, then those that complete it."""
+        if not 0 < self.rho <= 1:
+            what = f"{self.rho} is not between 0 and 1"
+            raise RecipeError("selection.rho", what, "Give for example 0.99")
+        known = dict(memory) if memory else {"visits": np.zeros(view.size)}
+        # the first of equals is then a random one
+        candidates = rng.permutation(np.flatnonzero(view.available))
+        m = min(view.budget, len(candidates))
+        if m == 0:
+            return candidates, known
+        mixes = np.full((len(candidates), 2), 0.5)
+        if "mixes" in known:
+            mixes = known["mixes"][candidates]
+        scores = ucb_scores(mixes, known["visits"][candidates], view.round, self.exploration)
+        return candidates[group_near_uniform(mixes, int(np.argmax(scores)), m)], known
+
+    def learn(self, memory: Memory, feedback: Feedback) -> Memory:
+        """Take in the reactions of the models that came back.
+
+        A model whose reaction is not finite teaches nothing.
+        """
+        if feedback.class_gradients is None:
+            return memory
+        usable = np.isfinite(feedback.class_gradients).all(axis=1)
+        clients = feedback.clients[usable]
+        fresh = composition(feedback.class_gradients[usable], self.beta)
+        size, classes = len(memory["visits"]), feedback.class_gradients.shape[1]
+        visits = memory["visits"].copy()
+        weight = memory.get("weight", np.zeros(size)).copy()
+        mixes = memory.get("mixes", np.full((size, classes), 1 / classes)).copy()
+        visits[clients] += 1
+        old = self.rho * weight[clients]
+        weight[clients] = old + 1
+        mixes[clients] = (old[:, None] * mixes[clients] + fresh) / weight[clients][:, None]
+        return {"visits": visits, "weight": weight, "mixes": mixes}
 
 
 def ucb_scores(mixes: Floats, visits: Floats, round: int, exploration: float) -> Floats:
@@ -84,36 +112,6 @@ def group_near_uniform(mixes: Floats, first: int, m: int) -> Ints:
     return chosen
 
 
-def learn(
-    memory: Memory,
-    feedback: Feedback,
-    *,
-    beta: float = 1.0,
-    rho: float = 0.99,
-    exploration: float = 1.0,
-) -> Memory:
-    """Take in the reactions of the models that came back. A model whose reaction is not finite
-    teaches nothing.
-    """
-    if feedback.class_gradients is None:
-        return memory
-    usable = np.isfinite(feedback.class_gradients).all(axis=1)
-    clients, fresh = feedback.clients[usable], composition(feedback.class_gradients[usable], beta)
-    visits, weight = (
-        memory["visits"].copy(),
-        memory.get("weight", np.zeros(len(memory["visits"]))).copy(),
-    )
-    uniform = np.full(
-        (len(visits), feedback.class_gradients.shape[1]), 1 / feedback.class_gradients.shape[1]
-    )
-    mixes = memory.get("mixes", uniform).copy()
-    visits[clients] += 1
-    old = rho * weight[clients]
-    weight[clients] = old + 1
-    mixes[clients] = (old[:, None] * mixes[clients] + fresh) / weight[clients][:, None]
-    return {"visits": visits, "weight": weight, "mixes": mixes}
-
-
 def composition(squared_norms: Floats, beta: float) -> Floats:
     """(n, C) guessed label mixes: softmax of the norms, scaled to a maximum of 1 for each client.
 
@@ -123,6 +121,3 @@ def composition(squared_norms: Floats, beta: float) -> Floats:
     top = squared_norms.max(axis=1, keepdims=True, initial=0.0)
     powers = np.exp(beta * (squared_norms / np.where(top > 0, top, 1.0) - 1))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True), np.float64)
-
-
-cba = Stateful(step, learn=learn, layer="none", auxiliary=True)

@@ -21,13 +21,25 @@ Differs from the paper:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedskew.errors import RecipeError, RunError
-from fedskew.types import AskUpdates, Feedback, Floats, Ints, Memory, Params, Stateful, View
+from fedskew.types import (
+    AskUpdates,
+    Bools,
+    Feedback,
+    Floats,
+    Ints,
+    Layer,
+    Memory,
+    Params,
+    SelectionRule,
+    View,
+)
 
 MOST_CLIENTS = 10_000  # 400 MB of distances
 # candidates looked at together; for 50 out of 1,000 clients 8 took 1.2 to 1.3 times as long, 128
@@ -37,54 +49,63 @@ FEATURES_AT_ONCE = 4096
 SAME = 1e-12  # squared distances below this share of the squared lengths are rounding
 
 
-def step(
-    memory: Memory,
-    view: View,
-    rng: np.random.Generator,
-    *,
-    layer: Literal["last", "all"] = "all",
-    solver: Literal["lazy", "stochastic"] = "lazy",
-    subsample: float = 0.1,
-) -> tuple[Ints | AskUpdates, Memory]:
+@dataclass(frozen=True)
+class DivFL(SelectionRule):
     """Clients whose updates stand for those of everybody (DivFL, ICLR 2022)."""
-    if view.size > MOST_CLIENTS:
-        raise RunError(
-            "selection divfl",
-            f"{view.size} clients",
-            f"Stay at {MOST_CLIENTS} or choose another selection",
-        )
-    if not 0 < subsample <= 1:
-        raise RecipeError(
-            "selection.subsample",
-            f"{subsample} is not a share",
-            "Give a number above 0 and up to 1",
-        )
-    kept = dict(memory) or {"asked": np.zeros(view.size, np.bool_)}
-    strangers = np.flatnonzero(view.available & ~kept["asked"])
-    if len(strangers) and not view.answers:
-        return AskUpdates(strangers, layer), kept
-    if view.answers:
-        kept = _met(kept, view)
-    known = kept.get("known", np.zeros(view.size, np.bool_))
-    m, candidates = (
-        min(view.budget, int(view.available.sum())),
-        np.flatnonzero(view.available & known),
-    )
-    chosen = candidates[:0]
-    if len(candidates):
-        between = (
-            kept["distances"] if len(candidates) == view.size else kept["distances"][candidates]
-        )
+
+    layer: Literal["last", "all"] = "all"
+    solver: Literal["lazy", "stochastic"] = "lazy"
+    subsample: float = 0.1
+
+    @property
+    def learns_from(self) -> Layer:  # type: ignore[override]
+        """The part of the updates that is compared."""
+        return self.layer
+
+    def choose(
+        self, memory: Memory, view: View, rng: np.random.Generator
+    ) -> tuple[Ints | AskUpdates, Memory]:
+        """Strangers are asked for an update first; then the greedy choice."""
+        self._check(view.size)
+        kept = dict(memory) or {"asked": np.zeros(view.size, np.bool_)}
+        strangers = np.flatnonzero(view.available & ~kept["asked"])
+        if len(strangers) and not view.answers:
+            return AskUpdates(strangers, self.layer), kept
+        if view.answers:
+            kept = _met(kept, view)
+        known = kept.get("known", np.zeros(view.size, np.bool_))
+        m = min(view.budget, int(view.available.sum()))
+        chosen = self._represent(kept, np.flatnonzero(view.available & known), known, m, rng)
+        rest = np.flatnonzero(view.available & ~known)
+        filled = np.sort(rng.choice(rest, m - len(chosen), replace=False))
+        return np.concatenate([chosen, filled]), kept
+
+    def _represent(
+        self, kept: Memory, candidates: Ints, known: Bools, m: int, rng: np.random.Generator
+    ) -> Ints:
+        """At most m candidates, near to everybody known."""
+        if not len(candidates):
+            return candidates
+        size = len(known)
+        between = kept["distances"]
+        between = between if len(candidates) == size else between[candidates]
         between = between if known.all() else between[:, known]
-        width = len(candidates) if solver == "lazy" else max(m, int(subsample * view.size))
-        chosen = candidates[_greedy(between, min(m, len(candidates)), width, rng)]
-    rest = np.flatnonzero(view.available & ~known)
-    return np.concatenate([chosen, np.sort(rng.choice(rest, m - len(chosen), replace=False))]), kept
+        width = len(candidates)
+        if self.solver == "stochastic":
+            width = max(m, int(self.subsample * size))
+        return candidates[_greedy(between, min(m, len(candidates)), width, rng)]
 
+    def _check(self, size: int) -> None:
+        if size > MOST_CLIENTS:
+            remedy = f"Stay at {MOST_CLIENTS} or choose another selection"
+            raise RunError("selection divfl", f"{size} clients", remedy)
+        if not 0 < self.subsample <= 1:
+            what = f"{self.subsample} is not a share"
+            raise RecipeError("selection.subsample", what, "Give a number above 0 and up to 1")
 
-def learn(memory: Memory, feedback: Feedback, **options: object) -> Memory:
-    """Refresh the updates of the clients that trained."""
-    return _refreshed(memory, feedback.clients, feedback.delta)
+    def learn(self, memory: Memory, feedback: Feedback) -> Memory:
+        """Refresh the updates of the clients that trained."""
+        return _refreshed(memory, feedback.clients, feedback.delta)
 
 
 def _met(kept: dict[str, Any], view: View) -> dict[str, Any]:
@@ -187,6 +208,3 @@ def _stochastic(between: Params, m: int, width: int, rng: np.random.Generator) -
         chosen.append(best)
         nearest, left = np.minimum(nearest, between[best]), left[left != best]
     return np.array(chosen, np.int64)
-
-
-divfl = Stateful(step, learn, layer="all")

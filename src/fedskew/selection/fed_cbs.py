@@ -1,11 +1,11 @@
-"""Draw clients one after another, each time favouring those that make the labels of the group more
-balanced.
+"""Draw clients one after another, favouring those that make the group's labels more balanced.
 
 Zhang, Li, Tang, Sun, Chen, Zhang, Chen, Chen, Li: "Fed-CBS: A Heterogeneity-Aware Client Sampling
 Mechanism for Federated Learning via Class-Imbalance Reduction", ICML 2023; METHODS 4.10. How
 unbalanced a group is:
 
-    QCID(S) = sum_c (n_c(S) / n(S) - 1/C)^2 = (sum over i, j in S of G_ij) / n(S)^2 - 1/C,     G = N N^T for the counts N (K, C)
+    QCID(S) = sum_c (n_c(S) / n(S) - 1/C)^2 = (sum over i, j in S of G_ij) / n(S)^2 - 1/C
+    G = N N^T for the counts N (K, C)
 
 The first client is drawn with probability ~ 1 / QCID({k})^beta_1 + lambda sqrt(3 ln t / (2 T_k)),
 the j-th with ~ QCID(S)^beta_(j-1) / QCID(S with k)^beta_j; the exponents rise from 1 to 10. T_k
@@ -35,8 +35,7 @@ BETAS = (1.0, 10.0)  # exponents of the first and the last client
 def fed_cbs(
     view: View, rng: np.random.Generator, *, exploration: float = 1.0, draws: int = 5
 ) -> Ints:
-    """Clients drawn one after another to balance the group, in the order of choice (Fed-CBS, ICML
-    2023).
+    """Clients drawn one after another to balance the group, in order (Fed-CBS, ICML 2023).
 
     The most balanced of ``draws`` groups is kept. ``exploration`` is lambda.
     """
@@ -50,16 +49,16 @@ def fed_cbs(
         raise RecipeError(
             "selection.exploration", f"{exploration} is negative", "Give 0 or more, for example 1"
         )
-    there = np.flatnonzero(view.available)
-    m = min(view.budget, len(there))
+    candidates = np.flatnonzero(view.available)
+    m = min(view.budget, len(candidates))
     if m == 0:
-        return there
-    sizes = np.maximum(view.signal.num_examples[there], QCID_FLOOR)
-    counts = view.signal.rows[there] * sizes[:, None]
-    bonus = np.sqrt(3 * np.log(view.round) / (2 * (1.0 + view.times_selected[there])))
+        return candidates
+    sizes = np.maximum(view.signal.num_examples[candidates], QCID_FLOOR)
+    counts = view.signal.rows[candidates] * sizes[:, None]
+    bonus = np.sqrt(3 * np.log(view.round) / (2 * (1.0 + view.times_selected[candidates])))
     groups, worth = draw_groups(counts, sizes, exploration * bonus, m, draws, rng)
     best: Ints = groups[int(np.argmin(worth))]
-    return there[best]
+    return candidates[best]
 
 
 def draw_groups(
@@ -96,8 +95,10 @@ def _draw(chances: Floats, rng: np.random.Generator) -> Ints:
 def qcid(counts: Floats, group: Ints) -> float:
     """How unbalanced a group is: 0 when all classes have the same number of examples.
 
-    >>> qcid(np.array([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0]]), np.array([0, 1])), qcid(np.eye(2), np.array([0]))
-    (0.0, 0.5)
+    >>> qcid(np.array([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0]]), np.array([0, 1]))
+    0.0
+    >>> qcid(np.eye(2), np.array([0]))
+    0.5
     """
     total = counts[group].sum(axis=0)
     return float(np.square(total / total.sum() - 1 / counts.shape[1]).sum())

@@ -1,5 +1,4 @@
-"""Choose clients whose losses, taken together, foretell the losses of all others: learn first how
-losses move together.
+"""Choose clients whose losses together foretell all others': learn how losses move together.
 
 Tang, Ning, Wang, Sun, Wang, Li, Chen: "FedCor: Correlation-Based Active Client Selection Strategy
 for Heterogeneous Federated Learning", CVPR 2022, with the order of events of the authors' code
@@ -29,99 +28,118 @@ Differs from the paper:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from fedskew.errors import RecipeError
 from fedskew.selection.loss_process import fit, most_informative, standardise
-from fedskew.types import Ask, AskLoss, AskTrial, Floats, Ints, Memory, Stateful, View
+from fedskew.types import Ask, AskLoss, AskTrial, Floats, Ints, Memory, SelectionRule, View
 
 # in every warm-up round, instead of 1000 at its end: what the authors' code does with a mean of
 # zero
 ZERO_MEAN_STEPS = 150
 
 
-def step(
-    memory: Memory,
-    view: View,
-    rng: np.random.Generator,
-    *,
-    warm_up: int = 15,
-    every: int = 10,
-    forget: int = 100,
-    gamma: float = 0.95,
-    beta: float = 0.95,
-    dimension: int = 15,
-    noise: float = 0.01,
-    first_steps: int = 1000,
-    steps: int = 100,
-    lr: float = 0.01,
-    mean: Literal["history", "zero"] = "history",
-    count: Literal["remaining", "all"] = "remaining",
-) -> tuple[Ints | Ask, Memory]:
-    """Clients whose losses say most about everybody's; a warm-up learns how losses move together
-    (FedCor, CVPR 2022).
+@dataclass(frozen=True)
+class FedCor(SelectionRule):
+    """Clients whose losses say most about everybody's (FedCor, CVPR 2022).
+
+    A warm-up learns how losses move together.
     """
-    _check(every=every, dimension=dimension, noise=noise, gamma=gamma)
-    candidates = np.flatnonzero(view.available)
-    if not len(candidates):
-        return candidates, memory
-    m, finished, ready = (
-        min(view.budget, len(candidates)),
-        view.round - 2,
-        bool(memory.get("ready", False)),
-    )
-    due = ready and finished % every == 0  # rounds finished, counted from 0 as in the authors' code
-    if (not ready or due) and not view.answers:
-        return AskLoss(candidates), memory
-    if due and len(view.answers) == 1:
-        return AskTrial(rng.choice(candidates, m, replace=False)), memory
-    kept = dict(memory)
-    if not ready or due:
-        kept = _note_change(kept, view, finished, forget)
-        ends = not ready and finished >= warm_up
-        budgeted = (
-            steps if due else ZERO_MEAN_STEPS if mean == "zero" else first_steps if ends else 0
-        )
-        kept = _train(
-            kept,
-            rng,
-            dimension,
-            steps=budgeted,
-            gamma=gamma,
-            noise=noise,
-            lr=lr,
-            centre=mean == "history",
-        )
-        kept["ready"] = ready or (ends and "embedding" in kept)
-    if not kept["ready"]:
-        return np.sort(rng.choice(candidates, m, replace=False)), kept
-    counted = view.available if count == "remaining" else np.ones(view.size, np.bool_)
-    share = view.population.num_examples / max(1, view.population.num_examples.sum())
-    discount: Floats = (
-        np.ones(view.size) if due else np.array(kept.get("discount", np.ones(view.size)))
-    )
-    chosen = most_informative(
-        kept["embedding"], share, discount, candidates, counted, m, noise=noise
-    )
-    discount[chosen] *= beta
-    return chosen, kept | {"discount": discount}
 
+    warm_up: int = 15
+    every: int = 10
+    forget: int = 100
+    gamma: float = 0.95
+    beta: float = 0.95
+    dimension: int = 15
+    noise: float = 0.01
+    first_steps: int = 1000
+    steps: int = 100
+    lr: float = 0.01
+    mean: Literal["history", "zero"] = "history"
+    count: Literal["remaining", "all"] = "remaining"
 
-def _check(*, every: int, dimension: int, noise: float, gamma: float) -> None:
-    wrong = {
-        "every": every < 1,
-        "dimension": dimension < 1,
-        "noise": not noise > 0,
-        "gamma": not 0 < gamma <= 1,
-    }
-    for name in (name for name, is_wrong in wrong.items() if is_wrong):
-        raise RecipeError(
-            f"selection.{name}",
-            "is out of range",
-            "every, dimension >= 1; noise > 0; 0 < gamma <= 1",
+    def choose(
+        self, memory: Memory, view: View, rng: np.random.Generator
+    ) -> tuple[Ints | Ask, Memory]:
+        """Questions while it learns, then the most informative clients."""
+        self._check()
+        candidates = np.flatnonzero(view.available)
+        if not len(candidates):
+            return candidates, memory
+        m = min(view.budget, len(candidates))
+        finished = view.round - 2  # rounds finished, counted from 0 as in the authors' code
+        ready = bool(memory.get("ready", False))
+        due = ready and finished % self.every == 0
+        if (not ready or due) and not view.answers:
+            return AskLoss(candidates), memory
+        if due and len(view.answers) == 1:
+            return AskTrial(rng.choice(candidates, m, replace=False)), memory
+        kept = dict(memory)
+        if not ready or due:
+            kept = self._learnt(_note_change(kept, view, finished, self.forget), due, finished, rng)
+        if not kept["ready"]:
+            return np.sort(rng.choice(candidates, m, replace=False)), kept
+        return self._informative(kept, view, candidates, m, fresh=due)
+
+    def _learnt(
+        self, kept: dict[str, Any], due: bool, finished: int, rng: np.random.Generator
+    ) -> dict[str, Any]:
+        """The memory after the fit has gone on, as far as this round allows."""
+        ends = not due and finished >= self.warm_up
+        steps = self.first_steps if ends else 0
+        if self.mean == "zero":
+            steps = ZERO_MEAN_STEPS
+        if due:
+            steps = self.steps
+        kept = self._fitted(kept, rng, steps)
+        kept["ready"] = due or (ends and "embedding" in kept)
+        return kept
+
+    def _fitted(self, kept: dict[str, Any], rng: np.random.Generator, steps: int) -> dict[str, Any]:
+        """Go on with the fit, or begin it at N(0, 1/d); not while the history says nothing."""
+        if not steps or "history" not in kept:
+            return kept
+        age = (kept["rounds"].max() - kept["rounds"]).astype(np.float64)
+        weights = self.gamma**age
+        residuals = standardise(kept["history"], weights, centre=self.mean == "history")
+        if residuals is None:
+            return kept
+        start = kept.get("embedding")
+        if start is None:
+            shape = (self.dimension, residuals.shape[1])
+            start = rng.normal(size=shape) / np.sqrt(self.dimension)
+        fitted = fit(start, residuals, weights, noise=self.noise, steps=steps, lr=self.lr)
+        return kept | {"embedding": fitted}
+
+    def _informative(
+        self, kept: dict[str, Any], view: View, candidates: Ints, m: int, *, fresh: bool
+    ) -> tuple[Ints, Memory]:
+        """m clients, discounted the more often they were chosen since the last fit."""
+        counted = view.available if self.count == "remaining" else np.ones(view.size, np.bool_)
+        share = view.population.num_examples / max(1, view.population.num_examples.sum())
+        discount: Floats = np.ones(view.size)
+        if not fresh:
+            discount = np.array(kept.get("discount", discount))
+        chosen = most_informative(
+            kept["embedding"], share, discount, candidates, counted, m, noise=self.noise
         )
+        discount[chosen] *= self.beta
+        return chosen, kept | {"discount": discount}
+
+    def _check(self) -> None:
+        wrong = {
+            "every": self.every < 1,
+            "dimension": self.dimension < 1,
+            "noise": not self.noise > 0,
+            "gamma": not 0 < self.gamma <= 1,
+        }
+        for name in (name for name, is_wrong in wrong.items() if is_wrong):
+            remedy = "every, dimension >= 1; noise > 0; 0 < gamma <= 1"
+            raise RecipeError(f"selection.{name}", "is out of range", remedy)
 
 
 def _note_change(kept: dict[str, Any], view: View, finished: int, forget: int) -> dict[str, Any]:
@@ -147,33 +165,3 @@ def _spread(view: View, turn: int) -> Floats:
     losses = np.full(view.size, np.nan)
     losses[view.answers[turn].ask.clients] = view.answers[turn].values
     return losses
-
-
-def _train(
-    kept: dict[str, Any],
-    rng: np.random.Generator,
-    dimension: int,
-    *,
-    steps: int,
-    gamma: float,
-    noise: float,
-    lr: float,
-    centre: bool,
-) -> dict[str, Any]:
-    """Go on with the fit, or begin it at N(0, 1/d); nothing happens while the history says
-    nothing.
-    """
-    if not steps or "history" not in kept:
-        return kept
-    weights = gamma ** (kept["rounds"].max() - kept["rounds"]).astype(np.float64)
-    residuals = standardise(kept["history"], weights, centre=centre)
-    if residuals is None:
-        return kept
-    size = residuals.shape[1]
-    embedding = kept.get("embedding")
-    if embedding is None:
-        embedding = rng.normal(size=(dimension, size)) / np.sqrt(dimension)
-    return kept | {"embedding": fit(embedding, residuals, weights, noise=noise, steps=steps, lr=lr)}
-
-
-fedcor = Stateful(step)

@@ -1,12 +1,13 @@
-"""Group clients by how their training moves the output bias, and draw from the groups whose labels
-seem most balanced.
+"""Group clients by how training moves the output bias; draw from groups that seem balanced.
 
 Chen, Vikalo: "Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-IID Federated
 Learning" (HiCS-FL), NeurIPS 2024 (arXiv 2310.00198), Algorithm 1; METHODS 4.14. With D_k the last
 update of the output bias, eqs 7, 9 and 10:
 
-    H_k = entropy(softmax(D_k / temperature)),   distance(u, k) = arccos(cos(D_u, D_k)) + penalty |H_u - H_k|  -> clusters
-    P(cluster) ~ exp(gamma_t * mean of H in it),   P(client in the cluster) ~ its examples,   gamma_t = gamma (1 - t / T)
+    H_k = entropy(softmax(D_k / temperature))
+    distance(u, k) = arccos(cos(D_u, D_k)) + penalty |H_u - H_k|  -> clusters
+    P(cluster) ~ exp(gamma_t * mean of H in it),   gamma_t = gamma (1 - t / T)
+    P(client in the cluster) ~ its examples
 
 First everybody is drawn once. This rule reads label information out of updates: the threat note of
 METHODS 8 applies.
@@ -25,56 +26,74 @@ Differs from the paper:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
 import scipy
 
 from fedskew.errors import RecipeError, RunError
-from fedskew.types import Bools, Feedback, Floats, Ints, Memory, Stateful, View
+from fedskew.types import Bools, Feedback, Floats, Ints, Memory, SelectionRule, View
 
 Linkage: TypeAlias = Literal["ward", "average", "complete"]
 
 
-def step(
-    memory: Memory,
-    view: View,
-    rng: np.random.Generator,
-    *,
-    temperature: float = 0.0025,
-    penalty: float = 10.0,
-    gamma: float = 4.0,
-    anneal_rounds: int = 0,
-    clusters: int = 0,
-    method: Linkage = "ward",
-) -> tuple[Ints, Memory]:
+@dataclass(frozen=True)
+class HiCS(SelectionRule):
     """Clients from clusters of like bias updates, balanced clusters more often, in the order of
     choice (HiCS-FL, NeurIPS 2024).
 
     ``penalty`` is lambda of eq 9, ``anneal_rounds`` the number of rounds after which gamma is 0.
     """
-    if temperature <= 0:
-        raise RecipeError(
-            "selection.temperature",
-            f"{temperature} is not positive",
-            "About 0.066 * local.lr * steps a round",
-        )
-    known = dict(memory) if memory else {"seen": np.zeros(view.size, np.bool_)}
-    there = np.flatnonzero(view.available)
-    m = min(view.budget, len(there))
-    untried = rng.permutation(there[~known["seen"][there] & (view.times_selected[there] == 0)])[:m]
-    rest = np.setdiff1d(there, untried, assume_unique=True)
-    if len(untried) == m or "bias" not in known:
-        return np.concatenate([untried, rng.permutation(rest)[: m - len(untried)]]), known
-    entropies = fill_unknown(entropy_of(known["bias"][rest], temperature), known["seen"][rest])
-    labels = cluster(
-        known["bias"][rest], entropies, penalty, min(clusters or view.budget, len(rest)), method
-    )
-    cooled = gamma * max(0.0, 1 - view.round / anneal_rounds) if anneal_rounds else gamma
-    drawn = draw(
-        labels, cooled * entropies, view.population.num_examples[rest], m - len(untried), rng
-    )
-    return np.concatenate([untried, rest[drawn]]), known
+
+    temperature: float = 0.0025
+    penalty: float = 10.0
+    gamma: float = 4.0
+    anneal_rounds: int = 0
+    clusters: int = 0
+    method: Linkage = "ward"
+
+    learns_from = "last"
+
+    def choose(self, memory: Memory, view: View, rng: np.random.Generator) -> tuple[Ints, Memory]:
+        """Who was never asked, then draws from the clusters."""
+        if self.temperature <= 0:
+            what = f"{self.temperature} is not positive"
+            remedy = "About 0.066 * local.lr * steps a round"
+            raise RecipeError("selection.temperature", what, remedy)
+        known = dict(memory) if memory else {"seen": np.zeros(view.size, np.bool_)}
+        candidates = np.flatnonzero(view.available)
+        m = min(view.budget, len(candidates))
+        never_asked = ~known["seen"][candidates] & (view.times_selected[candidates] == 0)
+        untried = rng.permutation(candidates[never_asked])[:m]
+        rest = np.setdiff1d(candidates, untried, assume_unique=True)
+        places = m - len(untried)
+        if not places or "bias" not in known:
+            return np.concatenate([untried, rng.permutation(rest)[:places]]), known
+        bias, seen = known["bias"][rest], known["seen"][rest]
+        entropies = fill_unknown(entropy_of(bias, self.temperature), seen)
+        number = min(self.clusters or view.budget, len(rest))
+        labels = cluster(bias, entropies, self.penalty, number, self.method)
+        heat = self._gamma(view.round) * entropies
+        drawn = draw(labels, heat, view.population.num_examples[rest], places, rng)
+        return np.concatenate([untried, rest[drawn]]), known
+
+    def _gamma(self, round: int) -> float:
+        if not self.anneal_rounds:
+            return self.gamma
+        return self.gamma * max(0.0, 1 - round / self.anneal_rounds)
+
+    def learn(self, memory: Memory, feedback: Feedback) -> Memory:
+        """Remember the last update of the output bias of every client that answered."""
+        classes, width = feedback.head_shape
+        if feedback.delta.shape[1] != classes * width + classes:
+            what = "the model's output layer has no bias"
+            raise RunError("selection hics", what, "Use a model whose last layer has one")
+        seen = memory["seen"].copy()
+        bias = memory.get("bias", np.zeros((len(seen), classes))).copy()
+        bias[feedback.clients] = feedback.delta[:, -classes:]
+        seen[feedback.clients] = True
+        return {"seen": seen, "bias": bias}
 
 
 def entropy_of(updates: Floats, temperature: float) -> Floats:
@@ -142,21 +161,3 @@ def draw(labels: Ints, heat: Floats, num_examples: Ints, m: int, rng: np.random.
         chosen[place] = order[begin[slot] + taken[slot]]
         taken[slot] += 1
     return chosen
-
-
-def learn(memory: Memory, feedback: Feedback, **options: object) -> Memory:
-    """Remember the last update of the output bias of every client that answered."""
-    classes, width = feedback.head_shape
-    if feedback.delta.shape[1] != classes * width + classes:
-        raise RunError(
-            "selection hics",
-            "the model's output layer has no bias",
-            "Use a model whose last layer has one",
-        )
-    seen = memory["seen"].copy()
-    bias = memory.get("bias", np.zeros((len(seen), classes))).copy()
-    bias[feedback.clients], seen[feedback.clients] = feedback.delta[:, -classes:], True
-    return {"seen": seen, "bias": bias}
-
-
-hics = Stateful(step, learn=learn)

@@ -18,41 +18,46 @@ Differs from the paper:
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from fedskew.selection.groups import Groups, group, labels_of
-from fedskew.types import Ints, Memory, Stateful, View, needs
+from fedskew.types import Ints, Memory, SelectionRule, View
 
 
-@needs("clustering")
-def choose(
-    memory: Memory,
-    view: View,
-    rng: np.random.Generator,
-    *,
-    number: Literal["clusters", "budget"] = "clusters",
-    groups: Literal["clusters", "random"] = "clusters",
-) -> tuple[Ints, Memory]:
-    """One client of each cluster that has one available, by cluster; or ``view.budget`` clients,
-    pass after pass.
+@dataclass(frozen=True)
+class OnePerCluster(SelectionRule):
+    """One client of each cluster that has one available, or ``view.budget`` clients.
+
+    By cluster, pass after pass.
     """
-    labels = labels_of(view, "one_per_cluster")
-    if groups == "random":
-        labels = memory["labels"] if "labels" in memory else rng.permutation(labels)
-        memory = {"labels": labels}
-    there = rng.permutation(np.flatnonzero(view.available))
-    grouped = group(there, labels)
-    chosen = (
-        grouped.first(np.ones_like(grouped.sizes))
-        if number == "clusters"
-        else _passes(grouped, view.budget, rng)
-    )
-    wanted = view.budget if number == "budget" else 1
-    if len(chosen) < wanted:
-        chosen = np.concatenate([chosen, there[labels[there] < 0][: wanted - len(chosen)]])
-    return chosen, memory
+
+    number: Literal["clusters", "budget"] = "clusters"
+    groups: Literal["clusters", "random"] = "clusters"
+
+    def needs(self) -> Collection[str]:
+        """Groups to draw from."""
+        return ("clustering",)
+
+    def choose(self, memory: Memory, view: View, rng: np.random.Generator) -> tuple[Ints, Memory]:
+        """A fresh draw from every group."""
+        labels = labels_of(view, "one_per_cluster")
+        if self.groups == "random":
+            labels = memory["labels"] if "labels" in memory else rng.permutation(labels)
+            memory = {"labels": labels}
+        candidates = rng.permutation(np.flatnonzero(view.available))
+        grouped = group(candidates, labels)
+        if self.number == "clusters":
+            wanted, chosen = 1, grouped.first(np.ones_like(grouped.sizes))
+        else:
+            wanted, chosen = view.budget, _passes(grouped, view.budget, rng)
+        if len(chosen) < wanted:
+            homeless = candidates[labels[candidates] < 0]
+            chosen = np.concatenate([chosen, homeless[: wanted - len(chosen)]])
+        return chosen, memory
 
 
 def _passes(grouped: Groups, budget: int, rng: np.random.Generator) -> Ints:
@@ -64,7 +69,3 @@ def _passes(grouped: Groups, budget: int, rng: np.random.Generator) -> Ints:
     place = grouped.places[grouped.places < budget]
     turn = np.repeat(rng.permutation(len(grouped.sizes)), np.minimum(grouped.sizes, budget))
     return near[np.lexsort((turn, place))[:budget]]
-
-
-one_per_cluster = Stateful(choose)
-"""The rule as recipes name it."""

@@ -1,5 +1,4 @@
-"""Train the clients whose losses promise most in the time they take, and keep trying some that were
-never asked.
+"""Train clients whose losses promise most in their time, and keep trying some never asked.
 
 Lai, Zhu, Madhyastha, Chowdhury: "Oort: Efficient Federated Learning via Guided Participant
 Selection", OSDI 2021, Algorithm 1, with the constants of the authors' code in FedScale.
@@ -28,81 +27,93 @@ does; ``duration = "ignored"`` leaves them out.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from fedskew.errors import RecipeError
-from fedskew.types import Bools, Feedback, Floats, Ints, Memory, Stateful, View, needs
+from fedskew.types import Bools, Feedback, Floats, Ints, Memory, SelectionRule, View
 
 # relative changes of exploited utility at which the pacer moves on, and back
 FLAT, SHARP = 0.1, 5.0
 
 
-@needs("loss")
-def step(
-    memory: Memory,
-    view: View,
-    rng: np.random.Generator,
-    *,
-    epsilon: float = 0.9,
-    epsilon_decay: float = 0.98,
-    epsilon_floor: float = 0.3,
-    clip_percentile: float = 90.0,
-    staleness: float = 0.1,
-    cut_off: float = 0.05,
-    penalty: float = 2.0,
-    preferred_percentile: float = 30.0,
-    pacer_percent: float = 5.0,
-    pacer_rounds: int = 20,
-    duration: Literal["auto", "measured", "ignored"] = "auto",
-) -> tuple[Ints, Memory]:
+@dataclass(frozen=True)
+class Oort(SelectionRule):
     """Clients of high loss and little delay, and some never asked before (Oort, OSDI 2021)."""
-    _check(epsilon=epsilon, epsilon_floor=epsilon_floor, cut_off=cut_off, pacer_rounds=pacer_rounds)
-    kept = _begun(memory, view.size, preferred_percentile)
-    m = min(view.budget, int(view.available.sum()))
-    tried, fresh = (
-        np.flatnonzero(view.available & now)
-        for now in (view.times_selected > 0, view.times_selected == 0)
-    )
-    share = max(epsilon_floor, epsilon * epsilon_decay**view.round)
-    num_explored = min(len(fresh), m - min(m - int(m * share), len(tried)))
-    slow = _slowness(_durations(kept, view, duration), kept["percentile"], penalty)
-    score = _scores(kept["utility"], view, tried, clip_percentile, staleness) * slow[tried]
-    exploited = tried[_exploit(score, m - num_explored, cut_off, rng)]
-    explored = fresh[draw(view.population.num_examples[fresh] * slow[fresh], num_explored, rng)]
-    return np.concatenate([exploited, explored]), kept | {"exploited": exploited}
 
+    epsilon: float = 0.9
+    epsilon_decay: float = 0.98
+    epsilon_floor: float = 0.3
+    clip_percentile: float = 90.0
+    staleness: float = 0.1
+    cut_off: float = 0.05
+    penalty: float = 2.0
+    preferred_percentile: float = 30.0
+    pacer_percent: float = 5.0
+    pacer_rounds: int = 20
+    duration: Literal["auto", "measured", "ignored"] = "auto"
 
-def learn(
-    memory: Memory,
-    feedback: Feedback,
-    *,
-    pacer_percent: float = 5.0,
-    pacer_rounds: int = 20,
-    **others: object,
-) -> Memory:
-    """Note the utilities and durations of the clients that trained, and let the pacer look at
-    what exploitation gained.
-    """
-    utility, seconds = np.array(memory["utility"]), np.array(memory["seconds"])
-    told = np.isfinite(feedback.loss)
-    utility[feedback.clients[told]] = (feedback.examples * feedback.loss)[told]
-    seconds[feedback.clients] = feedback.seconds
-    gain = utility[np.intersect1d(memory["exploited"], feedback.clients[told])]
-    gained = np.append(memory["gained"], gain.mean() if len(gain) else 0.0)[-2 * pacer_rounds :]
-    percentile = memory["percentile"]
-    if feedback.round % pacer_rounds == 0 and len(gained) == 2 * pacer_rounds:
-        percentile = paced(
-            percentile, gained[:pacer_rounds].sum(), gained[pacer_rounds:].sum(), pacer_percent
-        )
-    return {
-        **memory,
-        "utility": utility,
-        "seconds": seconds,
-        "gained": gained,
-        "percentile": percentile,
-    }
+    learns_from = "none"  # losses and seconds; updates are not looked at
+
+    def needs(self) -> Collection[str]:
+        """The losses clients report with their models."""
+        return ("loss",)
+
+    def choose(self, memory: Memory, view: View, rng: np.random.Generator) -> tuple[Ints, Memory]:
+        """Exploit scores for most places, explore with the rest."""
+        self._check()
+        kept = _begun(memory, view.size, self.preferred_percentile)
+        m = min(view.budget, int(view.available.sum()))
+        tried = np.flatnonzero(view.available & (view.times_selected > 0))
+        fresh = np.flatnonzero(view.available & (view.times_selected == 0))
+        share = max(self.epsilon_floor, self.epsilon * self.epsilon_decay**view.round)
+        num_explored = min(len(fresh), m - min(m - int(m * share), len(tried)))
+        seconds = _durations(kept, view, self.duration)
+        slow = _slowness(seconds, kept["percentile"], self.penalty)
+        score = _scores(kept["utility"], view, tried, self.clip_percentile, self.staleness)
+        score = score * slow[tried]
+        exploited = tried[_exploit(score, m - num_explored, self.cut_off, rng)]
+        weights = view.population.num_examples[fresh] * slow[fresh]
+        explored = fresh[draw(weights, num_explored, rng)]
+        return np.concatenate([exploited, explored]), kept | {"exploited": exploited}
+
+    def learn(self, memory: Memory, feedback: Feedback) -> Memory:
+        """Note utilities and durations of the clients that trained; the pacer looks at the gain.
+
+        That is what exploitation gained.
+        """
+        utility, seconds = np.array(memory["utility"]), np.array(memory["seconds"])
+        reported = np.isfinite(feedback.loss)
+        clients = feedback.clients[reported]
+        utility[clients] = (feedback.examples * feedback.loss)[reported]
+        seconds[feedback.clients] = feedback.seconds
+        gain = utility[np.intersect1d(memory["exploited"], clients)]
+        window = self.pacer_rounds
+        gained = np.append(memory["gained"], gain.mean() if len(gain) else 0.0)[-2 * window :]
+        percentile = memory["percentile"]
+        if feedback.round % window == 0 and len(gained) == 2 * window:
+            before, now = gained[:window].sum(), gained[window:].sum()
+            percentile = paced(percentile, before, now, self.pacer_percent)
+        return {
+            **memory,
+            "utility": utility,
+            "seconds": seconds,
+            "gained": gained,
+            "percentile": percentile,
+        }
+
+    def _check(self) -> None:
+        for name in ("epsilon", "epsilon_floor", "cut_off"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                what = f"{value} is not between 0 and 1"
+                raise RecipeError(f"selection.{name}", what, "Give a share")
+        if self.pacer_rounds < 1:
+            what = f"{self.pacer_rounds} is not positive"
+            raise RecipeError("selection.pacer_rounds", what, "Give at least 1")
 
 
 def paced(percentile: float, before: float, now: float, by: float) -> float:
@@ -130,19 +141,6 @@ def draw(weights: Floats, n: int, rng: np.random.Generator) -> Ints:
     return np.argsort(waits, kind="stable")[:n]
 
 
-def _check(*, epsilon: float, epsilon_floor: float, cut_off: float, pacer_rounds: int) -> None:
-    shares = {"epsilon": epsilon, "epsilon_floor": epsilon_floor, "cut_off": cut_off}
-    for name, value in shares.items():
-        if not 0 <= value <= 1:
-            raise RecipeError(
-                f"selection.{name}", f"{value} is not between 0 and 1", "Give a share"
-            )
-    if pacer_rounds < 1:
-        raise RecipeError(
-            "selection.pacer_rounds", f"{pacer_rounds} is not positive", "Give at least 1"
-        )
-
-
 def _begun(memory: Memory, size: int, percentile: float) -> dict[str, Any]:
     unknown = np.full(size, np.nan)
     empty = {
@@ -164,8 +162,9 @@ def _durations(kept: Memory, view: View, duration: str) -> Floats:
 
 
 def _slowness(seconds: Floats, percentile: float, penalty: float) -> Floats:
-    """(K,) the factor for clients slower than the preferred duration; 1 for all others and for
-    those never measured.
+    """(K,) the factor for clients slower than the preferred duration; 1 for all others.
+
+    Also for those never measured.
     """
     known: Bools = np.isfinite(seconds)
     if not known.any() or percentile >= 100:
@@ -191,15 +190,12 @@ def _scores(
 
 
 def _exploit(score: Floats, n: int, cut_off: float, rng: np.random.Generator) -> Ints:
-    """Positions of ``n`` clients, drawn by score among those that reach a share of the n-th best
-    score.
+    """Positions of ``n`` clients, drawn by score among those near the n-th best score.
+
+    Near: at least a share of it.
     """
     if n <= 0:
         return np.empty(0, np.int64)
     threshold = cut_off * np.partition(score, len(score) - n)[len(score) - n]
     admitted = np.flatnonzero(score >= threshold)
     return admitted[draw(score[admitted], n, rng)]
-
-
-# updates are not looked at; "last" would refuse models without an output layer
-oort = Stateful(step, learn, layer="all")

@@ -52,17 +52,19 @@ def psi_pfl(
     psi = psi_of(view.signal, eps=eps)
     member = cohort(psi, percentile)
     wanted = view.budget if number == "budget" else max(1, round(fraction * int(member.sum())))
-    there = np.flatnonzero(member & view.available)
-    if len(there) == 0:
+    candidates = np.flatnonzero(member & view.available)
+    if len(candidates) == 0:
         return np.array([np.where(view.available, psi, np.inf).argmin()], np.int64)
-    return np.sort(rng.choice(there, min(wanted, len(there)), replace=False))
+    return np.sort(rng.choice(candidates, min(wanted, len(candidates)), replace=False))
 
 
 def psi_of(signal: Signal, *, eps: float = 1e-6) -> Floats:
-    """(K,) PSI_i = sum over classes of (p - g) ln((p + eps) / (g + eps)); infinite for clients
-    without known labels.
+    """(K,) PSI_i = sum over classes of (p - g) ln((p + eps) / (g + eps)).
 
-    >>> signal = Signal(np.array([[.7, .2, .1, 0], [.1, .2, .3, .4]]), np.array([10, 30]), "disclosed")
+    It is infinite for clients without known labels.
+
+    >>> rows = np.array([[.7, .2, .1, 0], [.1, .2, .3, .4]])
+    >>> signal = Signal(rows, np.array([10, 30]), "disclosed")
     >>> psi_of(signal).round(6)
     array([4.384233, 0.175327])
     """

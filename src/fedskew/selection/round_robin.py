@@ -6,21 +6,24 @@ is remembered, so a client that was away waits for its next turn and does not ca
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from fedskew.types import Ints, Memory, Stateful, View
+from fedskew.types import Ints, Memory, SelectionRule, View
 
 
-def take_turns(memory: Memory, view: View, rng: np.random.Generator) -> tuple[Ints, Memory]:
+@dataclass(frozen=True)
+class RoundRobin(SelectionRule):
     """The next ``view.budget`` available clients at or after the remembered turn, wrapping
     around; order = whose turn it is.
     """
-    there = np.flatnonzero(view.available)
-    begin = np.searchsorted(there, int(memory.get("next", 0)))
-    chosen = np.roll(there, -int(begin))[: view.budget]
-    following = int(chosen[-1] + 1) % view.size if len(chosen) else int(memory.get("next", 0))
-    return chosen, {"next": following}
 
-
-round_robin = Stateful(take_turns)
-"""The rule as recipes name it."""
+    def choose(self, memory: Memory, view: View, rng: np.random.Generator) -> tuple[Ints, Memory]:
+        """Whose turn it is."""
+        candidates = np.flatnonzero(view.available)
+        turn = int(memory.get("next", 0))
+        begin = np.searchsorted(candidates, turn)
+        chosen = np.roll(candidates, -int(begin))[: view.budget]
+        following = int(chosen[-1] + 1) % view.size if len(chosen) else turn
+        return chosen, {"next": following}

@@ -1,5 +1,6 @@
-"""Signal: what the server knows of every client's label mix, ``source(counts, *, options) ->
-Signal``.
+"""Signal: what the server knows of every client's label mix.
+
+A source is a function ``source(counts, *, options) -> Signal``.
 
 ``histogram`` is disclosed exactly, ``private`` with noise added at the client; ``estimated``
 guesses it from a probe, so it is ``source(updates, *, options)``: the loop looks at the name of the

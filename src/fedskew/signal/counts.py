@@ -10,14 +10,13 @@ from fedskew.types import Floats, Ints
 
 
 def check_counts(counts: ArrayLike, where: str = "signal") -> Ints:
-    """A (K, C) table of whole numbers >= 0, or an error that names the first offending client and
-    class.
+    """A (K, C) table of whole numbers >= 0, or an error that names the first bad client and class.
 
     >>> check_counts([[3, 0], [1, 2.0]]).tolist()
     [[3, 0], [1, 2]]
-    >>> check_counts([[3, 0], [1, -2]])
+    >>> check_counts([[3, 0], [1, -2]])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    fedskew.errors.SignalError: signal: client 1, class 1: the count is negative (-2). Counts are whole numbers, 0 or more.
+    fedskew.errors.SignalError: signal: client 1, class 1: the count is negative (-2). Counts ...
     """
     table = _as_numbers(counts, where)
     if table.ndim != 2 or table.size == 0:
@@ -26,11 +25,11 @@ def check_counts(counts: ArrayLike, where: str = "signal") -> Ints:
             f"label counts have shape {table.shape}",
             "Give one row per client and one column per class",
         )
-    for what, bad in _faults(table):
+    for fault, bad in _faults(table):
         if bad.any():
             client, label = (int(i) for i in np.unravel_index(int(bad.argmax()), table.shape))
-            found = f"client {client}, class {label}: the count is {what} ({table[client, label]})"
-            raise SignalError(where, found, "Counts are whole numbers, 0 or more")
+            what = f"client {client}, class {label}: the count is {fault} ({table[client, label]})"
+            raise SignalError(where, what, "Counts are whole numbers, 0 or more")
     return table.astype(np.int64)
 
 
@@ -54,8 +53,9 @@ def _as_numbers(counts: ArrayLike, where: str) -> np.ndarray:
 
 
 def _faults(table: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """What can be wrong with a count, in the order it is looked for; comparisons with NaN are
-    False, so NaN comes first.
+    """What can be wrong with a count, in the order it is looked for.
+
+    Comparisons with NaN are False, so NaN comes first.
     """
     return [
         ("not a finite number", ~np.isfinite(table)),

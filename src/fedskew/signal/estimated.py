@@ -1,9 +1,8 @@
-"""Label proportions guessed from a probe: every client trains a little from the first model, the
-server reads its output layer.
+"""Label proportions guessed from a probe: clients train a little, the server reads output layers.
 
-BACSA (paper 001), eqs 1-9; METHODS 8. THIS IS A PRIVACY ATTACK, put to use: see
-:mod:`fedskew.signal.estimators` for what each method computes and how well. Needs no disclosure by
-the clients, costs one model down and one up for each of them.
+BACSA (paper 001), eqs 1-9; METHODS 8. Everybody starts from the first model. THIS IS A PRIVACY
+ATTACK, put to use: see :mod:`fedskew.signal.estimators` for what each method computes and how well.
+Needs no disclosure by the clients, costs one model down and one up for each of them.
 
 Differs from the paper: the probe is explicit (the paper's box leaves open when estimation happens),
 and its default is one epoch at a small learning rate read with ``bias_linear``, which METHODS 8.3
@@ -51,15 +50,15 @@ def estimated(
         else updates.bias - updates.received_bias
     )
     rows: Floats = np.full(updates.weight.shape[:2], 1 / updates.weight.shape[1])
-    seen = updates.answered
-    if seen.any():
-        rows[seen] = estimate(
-            weight[seen],
-            None if bias is None else bias[seen],
+    answered = updates.answered
+    if answered.any():
+        rows[answered] = estimate(
+            weight[answered],
+            None if bias is None else bias[answered],
             method=chosen,
             lr=lr,
-            steps=updates.steps[seen],
-            confusion=None if updates.confusion is None else updates.confusion[seen],
+            steps=updates.steps[answered],
+            confusion=None if updates.confusion is None else updates.confusion[answered],
         )
     known = updates.num_examples > 0
     sizes = updates.num_examples.astype(np.float64)

@@ -1,5 +1,4 @@
-"""The server guesses each client's label mix from how the last layer of its model moved. THIS IS A
-PRIVACY ATTACK, put to use.
+"""The server guesses label mixes from moved last layers. THIS IS A PRIVACY ATTACK, put to use.
 
 BACSA (paper 001), eqs 1-9; METHODS 8. A class that a client holds pulls its output neuron up, an
 absent class lets it sink, so the update of the C x L output layer and of its C biases tells the
@@ -84,26 +83,31 @@ def estimate(
 
 
 def choose_estimator(*, has_bias: bool, plain_sgd: bool) -> Estimator:
-    """``bias_linear`` where its equation holds, else ``sqrt_delta`` (no output bias, or Adam or
-    momentum at the clients).
+    """``bias_linear`` where its equation holds, else ``sqrt_delta``.
 
-    >>> choose_estimator(has_bias=True, plain_sgd=True), choose_estimator(has_bias=True, plain_sgd=False)
-    ('bias_linear', 'sqrt_delta')
+    It does not hold without an output bias, or with Adam or momentum at the clients.
+
+    >>> choose_estimator(has_bias=True, plain_sgd=True)
+    'bias_linear'
+    >>> choose_estimator(has_bias=True, plain_sgd=False)
+    'sqrt_delta'
     """
     return "bias_linear" if has_bias and plain_sgd else "sqrt_delta"
 
 
 def refresh(previous: Floats, newer: Floats, *, weight: float = 0.5) -> Floats:
-    """Blend a later estimate of the same clients into the earlier one: an exponential moving
-    average (METHODS 8.2).
+    """Blend a later estimate of the same clients into the earlier one (METHODS 8.2).
+
+    An exponential moving average.
     """
     blended: Floats = (1 - weight) * previous + weight * newer
     return blended
 
 
 def bacsa_initial_weight(num_inputs: int, width: int, num_outputs: int) -> float:
-    """BACSA's constant for every weight of the output layer, sqrt(1 / (inputs * width * outputs));
-    its bias starts at 0.
+    """BACSA's constant for every output weight, sqrt(1 / (inputs * width * outputs)).
+
+    The output bias starts at 0.
 
     >>> f"{bacsa_initial_weight(32 * 32 * 3, 192, 10):.1e}"
     '4.1e-04'
@@ -135,8 +139,9 @@ def _shares(amounts: Floats) -> Floats:
 def _mean_pull(
     bias: ArrayLike | None, method: str, lr: float | None, steps: ArrayLike | None
 ) -> Floats:
-    """(n, C) change of the bias per unit of learning rate and step: to first order p_c minus the
-    mean softmax.
+    """(n, C) change of the bias per unit of learning rate and step.
+
+    To first order p_c minus the mean softmax.
     """
     if bias is None or lr is None or steps is None:
         raise SignalError(
@@ -157,8 +162,7 @@ def _mean_pull(
 
 
 def _on_simplex(pull: Floats, confusion: Floats) -> Floats:
-    """For each client the distribution p that minimises |pull - (I - A)' p|, A its confusion
-    matrix.
+    """Per client the distribution p that minimises |pull - (I - A)' p|, A its confusion matrix.
 
     On the simplex pull = pull 1'p, so the residual is B p with B = pull 1' - (I - A)'. Non-negative
     least squares on B with one more row 1'p = 1 has as its answer a multiple of the best p,

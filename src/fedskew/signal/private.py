@@ -1,5 +1,4 @@
-"""Clients add calibrated noise to their label counts before sending them: differential privacy,
-once, at the client.
+"""Clients add calibrated noise to label counts before sending: differential privacy, once.
 
 METHODS 0.5. Each client sends its count of every class plus independent noise of scale sensitivity
 / epsilon, drawn by OpenDP; the server clips at 0 and normalises, which costs no privacy. One
@@ -48,8 +47,7 @@ def private(
     epsilon: float = 1.0,
     neighbours: Neighbours = "add_remove",
 ) -> Signal:
-    """Label proportions from noisy counts; what a server would see after every client called
-    :func:`release`.
+    """Label proportions from noisy counts; what a server sees after everyone's :func:`release`.
 
     The noise of all clients is drawn in one call over all K x C counts. That is the same as K
     separate releases: every count gets its own independent draw at the same scale, and one example
@@ -67,8 +65,9 @@ def release(
     epsilon: float = 1.0,
     neighbours: Neighbours = "add_remove",
 ) -> Floats:
-    """What one client sends: its (C,) counts plus noise on every class, unclipped. Runs at the
-    client.
+    """What one client sends: its (C,) counts plus noise on every class, unclipped.
+
+    Runs at the client.
     """
     table = check_counts(np.asarray(counts)[None, :], "signal.private")
     noisy: Floats = _noise(table, mechanism, epsilon, neighbours)[0]
@@ -76,8 +75,9 @@ def release(
 
 
 def read_releases(noisy: Floats, *, epsilon: float, known: Bools | None = None) -> Signal:
-    """What the server makes of (K, C) released counts: clipped at 0, normalised, uniform where
-    nothing is left.
+    """What the server makes of (K, C) released counts.
+
+    Clipped at 0, normalised, uniform where nothing is left.
 
     >>> read_releases(np.array([[3., -1., 1.], [-2., 0., -1.]]), epsilon=1.0).rows.round(2).tolist()
     [[0.75, 0.0, 0.25], [0.33, 0.33, 0.33]]
@@ -101,24 +101,18 @@ def _noise(
 def _measurement(
     mechanism: Mechanism, epsilon: float, sensitivity: int
 ) -> Callable[[list[Any]], list[Any]]:
-    """An OpenDP measurement on a vector of counts that is at most ``epsilon``-private at this L1
-    sensitivity.
-    """
+    """An OpenDP measurement on counts, at most ``epsilon``-private at this L1 sensitivity."""
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise RecipeError(
             "signal.private", f"epsilon = {epsilon}", "Give a number above 0, for example 1.0"
         )
     dp = _opendp()
     if mechanism == "laplace":
-        space, distance = (
-            (dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l1_distance(T=float)),
-            float(sensitivity),
-        )
+        space = (dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l1_distance(T=float))
+        distance = float(sensitivity)
     else:
-        space, distance = (
-            (dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")),
-            sensitivity,
-        )
+        space = (dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64"))
+        distance = sensitivity
     scale = sensitivity / epsilon
     # on integers this is the geometric mechanism
     measurement = dp.m.make_laplace(*space, scale=scale)

@@ -40,9 +40,12 @@ def estimation_quality(
 ) -> EstimationQuality:
     """Compare estimated with true proportions, both (K, C) with rows that sum to 1.
 
-    >>> found = estimation_quality([[.5, .5, 0], [1, 0, 0]], [[.4, .5, .1], [1, 0, 0]], [10, 10])
-    >>> round(found.total_variation, 3), found.kappa_support.round(1).tolist(), round(found.false_mass, 3)
-    (0.05, [10.0, 0.0, nan], 0.05)
+    >>> truth = [[.5, .5, 0], [1, 0, 0]]
+    >>> quality = estimation_quality(truth, [[.4, .5, .1], [1, 0, 0]], [10, 10])
+    >>> round(quality.total_variation, 3), round(quality.false_mass, 3)
+    (0.05, 0.05)
+    >>> quality.kappa_support.round(1).tolist()
+    [10.0, 0.0, nan]
     """
     p, q, sizes = (np.asarray(values, np.float64) for values in (truth, estimate, num_examples))
     if p.shape != q.shape or p.ndim != 2 or sizes.shape != (len(p),):
@@ -55,7 +58,8 @@ def estimation_quality(
             f"client {int((sizes <= 0).argmax())} has no examples",
             "Leave it out of the comparison",
         )
-    has, called = p > 0, q >= 0.5 / p.shape[1]
+    has = p > 0
+    called = q >= 0.5 / p.shape[1]
     error = np.abs(p - q)
     return EstimationQuality(
         total_variation=float(error.sum(axis=1).mean() / 2),

@@ -1,5 +1,4 @@
-"""For people who write selection rules: everything the loop relies on, checked in a second on
-clients that do not exist.
+"""For authors of selection rules: all the loop relies on, checked in a second on made-up clients.
 
 Nothing is trained. A :class:`World` says how many clients there are, who is there and who answers;
 its numbers are all drawn from its seed. :func:`play` lets a rule select for a few rounds, answers
@@ -19,7 +18,7 @@ AssertionError: worst_first in World(available='some'), round 1: chose [1, 2] wh
 ...     return there[np.argsort(-known, kind="stable")][: view.budget]
 >>> check_selection(worst_first)
 
-A rule that remembers is checked with its ``Stateful``; options are passed on:
+A rule that remembers is given as its class; options are passed on:
 ``check_selection(my_rule, temperature=2.0)``.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from fedskew.errors import RunFolderError
 from fedskew.records import checkpoint_bytes, read_checkpoint
 from fedskew.testing.game import Played, expect, name_of, play, same_memory
 from fedskew.testing.world import WORLDS, World
-from fedskew.types import State, Stateful
+from fedskew.types import State
 
 
 def check_selection(
@@ -27,7 +28,7 @@ def check_selection(
         whole = list(play(rule, world, options, fills_budget=fills_budget))
         again = play(rule, world, options, fills_budget=fills_budget)
         _same(whole, list(again), where, "another answer from the same stream")
-        if isinstance(rule, Stateful):
+        if inspect.isclass(rule):
             saved = play(
                 rule,
                 world,

@@ -1,6 +1,4 @@
-"""A rule playing in a world: its questions are answered, its choices checked, and it is told
-what it may learn from.
-"""
+"""A rule playing in a world: its questions are answered, its choices checked, results fed back."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedskew.loop.method import Stage
+from fedskew.loop.method import Named, named
 from fedskew.streams import stream
 from fedskew.testing.world import HEAD, World
 from fedskew.types import (
@@ -22,11 +20,10 @@ from fedskew.types import (
     Feedback,
     Ids,
     Ints,
+    SelectionRule,
     State,
-    Stateful,
     View,
     frozen,
-    needs_of,
 )
 
 MAX_QUESTIONS = 8  # as in the loop
@@ -34,9 +31,7 @@ MAX_QUESTIONS = 8  # as in the loop
 
 @dataclass(frozen=True)
 class Played:
-    """One round of a rule: what it asked for, whom it chose, and the state the round left
-    behind.
-    """
+    """One round of a rule: what it asked for, whom it chose, and the state left behind."""
 
     round: int
     asks: tuple[Ask, ...]
@@ -62,7 +57,7 @@ def play(
     >>> [len(played.ids) for played in play(uniform, World(rounds=3))]
     [4, 4, 4]
     """
-    stage = Stage(name_of(rule), rule, options or {})
+    stage = named("selection", name_of(rule), rule, options)
     never = np.zeros(world.clients, np.int64)
     state = State(
         np.zeros((1, 1), np.float32), 0, world.seed, np.full(world.clients, np.nan), never, never
@@ -74,33 +69,29 @@ def play(
 
 
 def name_of(rule: Any) -> str:
-    """How a rule is called in messages: by its function, or by the module of one that remembers."""
-    if isinstance(rule, Stateful):
-        return str(rule.step.__module__).rpartition(".")[2]
+    """How a rule is called in messages: by its function or its class."""
     return str(getattr(rule, "__name__", rule))
 
 
 def expect(kept: object, where: str, what: str) -> None:
-    """Raise AssertionError if a promise is not kept (a plain assert would vanish under ``python
-    -O``).
-    """
+    """Raise AssertionError if a promise is not kept; an assert would vanish under ``-O``."""
     if not kept:
         raise AssertionError(f"{where}: {what}")
 
 
-def _play_round(stage: Stage, world: World, state: State, fills_budget: bool, draws: int) -> Played:
-    round, answers = state.round + 1, tuple[Answer, ...]()
+def _play_round(
+    stage: Named[SelectionRule], world: World, state: State, fills_budget: bool, draws: int
+) -> Played:
+    round = state.round + 1
+    answers = tuple[Answer, ...]()
     where = f"{stage.name} in {world}, round {round}"
     memory: Any = state.memory.get("selection", {})
     while True:
         view = _view(stage, world, state, answers)
-        given, copy = _read_only(memory), _read_only(memory)
-        chosen, memory = stage(
-            view, stream(world.seed, "select", round, len(answers), draws), memory=given
-        )
-        expect(
-            same_memory(given, copy), where, "changed the memory it was given; return a new dict"
-        )
+        lent, copy = _read_only(memory), _read_only(memory)
+        rng = stream(world.seed, "select", round, len(answers), draws)
+        chosen, memory = stage.rule.choose(lent, view, rng)
+        expect(same_memory(lent, copy), where, "changed the memory it was given; return a new dict")
         if not isinstance(chosen, Ask):
             break
         expect(
@@ -115,13 +106,16 @@ def _play_round(stage: Stage, world: World, state: State, fills_budget: bool, dr
         answers = (*answers, _answer(world, chosen, round))
         state = _heard(state, answers[-1])
     ids = _check_ids(chosen, view, where, "chose")
-    _check_number(ids, view, where, fills_budget, "clustering" in needs_of(stage.function))
+    _check_number(ids, view, where, fills_budget, "clustering" in stage.rule.needs())
     memory = _taught(stage, world, view, ids, memory, where)
     return Played(round, tuple(a.ask for a in answers), ids, _after(state, world, ids, memory))
 
 
-def _view(stage: Stage, world: World, state: State, answers: tuple[Answer, ...]) -> View:
-    needs, round = needs_of(stage.function), state.round + 1
+def _view(
+    stage: Named[SelectionRule], world: World, state: State, answers: tuple[Answer, ...]
+) -> View:
+    needs = frozenset(stage.rule.needs())
+    round = state.round + 1
     return View(
         round=round,
         budget=world.budget,
@@ -175,46 +169,46 @@ def _check_ids(ids: Any, view: View, where: str, verb: str) -> Ints:
         where,
         f"{verb} clients that do not exist: {listed}",
     )
-    gone = array[~view.available[array]].tolist() if listed else []
-    expect(not gone, where, f"{verb} {gone} who are not available")
+    absent = array[~view.available[array]].tolist() if listed else []
+    expect(not absent, where, f"{verb} {absent} who are not available")
     return array.astype(np.int64)
 
 
 def _check_number(ids: Ints, view: View, where: str, fills_budget: bool, by_cluster: bool) -> None:
-    there = int(view.available.sum())
-    right = len(ids) == min(view.budget, there) or not fills_budget
+    num_available = int(view.available.sum())
+    right = len(ids) == min(view.budget, num_available) or not fills_budget
     expect(
         right,
         where,
-        f"chose {len(ids)} of {there} available clients with a budget of {view.budget}",
+        f"chose {len(ids)} of {num_available} available clients with a budget of {view.budget}",
     )
     grouped = (
         view.available & (view.clustering.labels >= 0)
         if by_cluster and view.clustering
         else view.available
     )
-    expect(len(ids) or not grouped.any(), where, f"chose nobody of {there} available clients")
-
-
-def _taught(stage: Stage, world: World, view: View, ids: Ints, memory: Any, where: str) -> Any:
-    rule = stage.function
-    if not isinstance(rule, Stateful) or rule.learn is None:
-        return memory
-    given, copy = _read_only(memory), _read_only(memory)
-    learned = rule.learn(
-        given,
-        _feedback(world, rule, view, ids, stage.options.get("layer", rule.layer)),
-        **stage.options,
-    )
     expect(
-        same_memory(given, copy), where, "learn changed the memory it was given; return a new dict"
+        len(ids) or not grouped.any(), where, f"chose nobody of {num_available} available clients"
+    )
+
+
+def _taught(
+    stage: Named[SelectionRule], world: World, view: View, ids: Ints, memory: Any, where: str
+) -> Any:
+    if stage.rule.learns_from is None:
+        return memory
+    lent, copy = _read_only(memory), _read_only(memory)
+    learned = stage.rule.learn(lent, _feedback(world, stage.rule, view, ids))
+    expect(
+        same_memory(lent, copy), where, "learn changed the memory it was given; return a new dict"
     )
     return learned
 
 
-def _feedback(world: World, rule: Stateful, view: View, ids: Ints, layer: str) -> Feedback:
-    """Of the clients that answered; where nobody reports, every other round nobody answers and
-    in the rest losses are nan.
+def _feedback(world: World, rule: SelectionRule, view: View, ids: Ints) -> Feedback:
+    """Of the clients that answered.
+
+    Where nobody reports, every other round nobody answers and in the rest losses are nan.
     """
     usable = world.usable_at(view.round)
     used = ids if world.reports == "none" and view.round % 2 else ids[usable[ids]]
@@ -225,14 +219,16 @@ def _feedback(world: World, rule: Stateful, view: View, ids: Ints, layer: str) -
         seconds=world.seconds[used],
         examples=view.population.num_examples[used],
         steps=-(-view.population.num_examples[used] // 8),
-        delta=world.updates_at(view.round, layer)[used],
+        delta=world.updates_at(view.round, rule.learns_from or "none")[used],
         head_shape=HEAD,
-        class_gradients=world.class_gradients_at(view.round)[used] if rule.auxiliary else None,
+        class_gradients=world.class_gradients_at(view.round)[used] if rule.uses_auxiliary else None,
     )
 
 
 def _after(state: State, world: World, ids: Ids, memory: Any) -> State:
-    round, times, last = state.round + 1, state.times_selected.copy(), state.last_selected.copy()
+    round = state.round + 1
+    times = state.times_selected.copy()
+    last = state.last_selected.copy()
     times[ids] += 1
     last[ids] = round
     reported = world.losses_at(round, trial=2)
@@ -258,8 +254,10 @@ def _read_only(memory: Any) -> Any:
 def same_memory(one: Any, other: Any) -> bool:
     """Whether two memories hold the same, array by array, type by type.
 
-    >>> same_memory({"a": np.array([1, np.nan])}, {"a": np.array([1, np.nan])}), same_memory({"a": (1,)}, {"a": [1]})
-    (True, False)
+    >>> same_memory({"a": np.array([1, np.nan])}, {"a": np.array([1, np.nan])})
+    True
+    >>> same_memory({"a": (1,)}, {"a": [1]})
+    False
     """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return list(one) == list(other) and all(same_memory(one[key], other[key]) for key in one)

@@ -1,6 +1,4 @@
-"""Federations that do not exist: who is there, who answers, and every number a selection rule
-may see.
-"""
+"""Federations that do not exist: who is there, who answers, and all a selection rule may see."""
 
 from __future__ import annotations
 
@@ -23,7 +21,8 @@ BODY = 10  # parameters of all other layers
 class World:
     """A federation that does not exist; equal worlds are equal in every number.
 
-    >>> World(clients=3).num_examples.tolist() == World(clients=3, order=(2, 0, 1)).num_examples[[1, 2, 0]].tolist()
+    >>> one, reordered = World(clients=3), World(clients=3, order=(2, 0, 1))
+    >>> one.num_examples.tolist() == reordered.num_examples[[1, 2, 0]].tolist()
     True
     """
 
@@ -66,12 +65,12 @@ class World:
     def signal(self) -> Signal:
         """Label proportions; zeros for clients without data."""
         rows = self._named(self._drawn("labels").dirichlet(np.full(HEAD[0], 0.3), self.clients))
-        there = self.num_examples > 0
+        has_data = self.num_examples > 0
         return Signal(
-            np.where(there[:, None], rows, 0.0),
+            np.where(has_data[:, None], rows, 0.0),
             self.num_examples.astype(np.float64),
             "disclosed",
-            known=there,
+            known=has_data,
         )
 
     @cached_property
@@ -86,9 +85,9 @@ class World:
         if self.clusters == "loose":
             raw[2::3] = -1
         raw = np.where(self.num_examples > 0, self._named(raw), -1)
-        found, first = np.unique(raw[raw >= 0], return_index=True)
+        groups, first = np.unique(raw[raw >= 0], return_index=True)
         number = np.full(int(raw.max(initial=-1)) + 2, -1)
-        number[found[np.argsort(first)]] = np.arange(len(found))
+        number[groups[np.argsort(first)]] = np.arange(len(groups))
         return Clustering(number[raw])
 
     @cached_property

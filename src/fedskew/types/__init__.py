@@ -1,5 +1,6 @@
-"""The nouns of fedskew: frozen values that pass between the stages. Arrays are read-only after
-construction.
+"""The nouns of fedskew: frozen values that pass between the stages.
+
+Arrays are read-only after construction.
 
 Shapes in comments: K clients, C classes, D model parameters, S model slots, n clients of one call.
 NaN has one meaning everywhere: not known yet.
@@ -10,6 +11,17 @@ from fedskew.types.clients import Clustering, Geometry, HeadUpdates, Population,
 from fedskew.types.layout import Block, Layout
 from fedskew.types.plan import Chain, Ends, LocalJob, Plan, Replies, Scores, Wave
 from fedskew.types.record import Cost, RoundRecord, Transfer
+from fedskew.types.rules import (
+    AggregationRule,
+    Layer,
+    LossReport,
+    ProcedureRule,
+    Rule,
+    SelectionRule,
+    bind,
+    declares,
+    needs,
+)
 from fedskew.types.runtime import (
     Auxiliary,
     Description,
@@ -18,12 +30,12 @@ from fedskew.types.runtime import (
     ScoreOrder,
     TrainOrder,
 )
-from fedskew.types.stage import Stateful, needs, needs_of
 from fedskew.types.state import Aftermath, Feedback, State
 from fedskew.types.view import Answer, Ask, AskLoss, AskShares, AskSlots, AskTrial, AskUpdates, View
 
 __all__ = [
     "Aftermath",
+    "AggregationRule",
     "Answer",
     "Ask",
     "AskLoss",
@@ -45,26 +57,31 @@ __all__ = [
     "HeadUpdates",
     "Ids",
     "Ints",
+    "Layer",
     "Layout",
     "LocalJob",
+    "LossReport",
     "Memory",
     "Params",
     "Plan",
     "Population",
+    "ProcedureRule",
     "ReleasedCounts",
     "Replies",
     "RoundRecord",
+    "Rule",
     "Runtime",
     "ScoreOrder",
     "Scores",
+    "SelectionRule",
     "Signal",
     "State",
-    "Stateful",
     "TrainOrder",
     "Transfer",
     "View",
     "Wave",
+    "bind",
+    "declares",
     "frozen",
     "needs",
-    "needs_of",
 ]

@@ -158,20 +158,20 @@ def test_the_data_package_does_not_import_torch() -> None:
     import subprocess
     import sys
 
-    code = "import sys, fedskew.data; sys.exit(any(m in sys.modules for m in ('torch', 'flwr', 'pandas', 'sklearn', 'PIL')))"
+    slow = ("torch", "flwr", "pandas", "sklearn", "PIL")
+    code = f"import sys, fedskew.data; sys.exit(any(m in sys.modules for m in {slow}))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_recipes_and_digits_are_read_without_the_slow_imports() -> None:
-    """They are 1 s of CPU time; a client of a fleet needs none of them, and starts anew for
-    every message.
-    """
+    """They are 1 s of CPU time; a fleet's client needs none and starts anew for every message."""
     import subprocess
     import sys
 
     code = """import sys, fedskew.recipe as r, fedskew.experiment.world as w
 w.dataset_of(r.resolve(r.load("fedlecc")))
-print([m for m in ("scipy.spatial", "scipy.sparse", "scipy.optimize", "scipy.special", "sklearn") if m in sys.modules])"""
+slow = ("scipy.spatial", "scipy.sparse", "scipy.optimize", "scipy.special", "sklearn")
+print([m for m in slow if m in sys.modules])"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
 

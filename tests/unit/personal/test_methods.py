@@ -12,7 +12,9 @@ from fedskew import run
 from fedskew.errors import RecipeError, RunError
 from fedskew.loop.federation import run as play
 from fedskew.loop.federation import settle
-from fedskew.procedure.ifca import best_set, ifca
+from fedskew.procedure.cfl import CFL
+from fedskew.procedure.fedsoft import FedSoft
+from fedskew.procedure.ifca import IFCA, best_set
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
@@ -26,9 +28,7 @@ GROUPS = np.arange(K) % 2
 
 
 def planted(seed=0, n=60, classes=3):
-    """Clients of two groups see the same inputs; the second group's labels are turned by one
-    class.
-    """
+    """Clients of two groups see the same inputs; the second's labels are turned by one class."""
     rng = np.random.default_rng(seed)
     centres = rng.normal(size=(classes, 6)) * 2.0
     owners = np.repeat(np.arange(K), n)
@@ -102,9 +102,7 @@ LEFT_RIGHT = [[1.0, 0.1], [-1.0, 0.1], [1.0, -0.1], [-1.0, -0.1]]
 
 
 def test_cfl_splits_on_the_norm_of_the_mean_not_the_mean_of_norms():
-    models, home, memory = cfl_module.after(
-        {}, aftermath(LEFT_RIGHT, [0, 1, 2, 3]), eps1=0.4, eps2=0.9
-    )
+    models, home, memory = CFL(eps1=0.4, eps2=0.9).after({}, aftermath(LEFT_RIGHT, [0, 1, 2, 3]))
     assert len(models) == 2
     assert np.array_equal(models[0], models[1]), "children inherit the model"
     assert home.tolist() == [0, 1, 0, 1, 0, 0], (
@@ -125,49 +123,50 @@ def test_cfl_splits_on_the_norm_of_the_mean_not_the_mean_of_norms():
 )
 def test_cfl_does_not_split_when(change, options):
     options = {"eps1": 0.4, "eps2": 0.9, **options}
-    models, home, _ = cfl_module.after({}, aftermath(LEFT_RIGHT, [0, 1, 2, 3]), **options)
+    models, home, _ = CFL(**options).after({}, aftermath(LEFT_RIGHT, [0, 1, 2, 3]))
     assert len(models) == 1, change
     assert not home.any()
 
 
 def test_cfl_needs_more_than_two_members():
     seen = aftermath(LEFT_RIGHT[:2], [0, 1], home=[0, 0, 1, 1, 1, 1])
-    assert len(cfl_module.after({}, seen, eps2=0.9)[0]) == 2
+    assert len(CFL(eps2=0.9).after({}, seen)[0]) == 2
 
 
 def test_cfl_weights_the_mean_by_examples():
     heavy = aftermath(LEFT_RIGHT, [0, 1, 2, 3], examples=np.array([97, 1, 1, 1]))
-    assert len(cfl_module.after({}, heavy, eps2=0.9)[0]) == 1
-    assert len(cfl_module.after({}, heavy, eps2=0.9, weights="uniform")[0]) == 2
+    assert len(CFL(eps2=0.9).after({}, heavy)[0]) == 1
+    assert len(CFL(eps2=0.9, weights="uniform").after({}, heavy)[0]) == 2
 
 
 def test_cfl_sends_absent_members_where_their_last_update_points():
-    memory = cfl_module.after({}, aftermath([[-3.0, 0.0], [2.0, 0.0]], [4, 5], round=3), eps2=0.9)[
-        2
-    ]
-    _, home, _ = cfl_module.after(memory, aftermath(LEFT_RIGHT, [0, 1, 2, 3]), eps2=0.9)
+    memory = CFL(eps2=0.9).after({}, aftermath([[-3.0, 0.0], [2.0, 0.0]], [4, 5], round=3))[2]
+    _, home, _ = CFL(eps2=0.9).after(memory, aftermath(LEFT_RIGHT, [0, 1, 2, 3]))
     assert home.tolist() == [0, 1, 0, 1, 1, 0]
     forgetful = {"cache": "none", "eps2": 0.9}
-    memory = cfl_module.after(
-        {}, aftermath([[-3.0, 0.0], [2.0, 0.0]], [4, 5], round=3), **forgetful
-    )[2]
-    assert cfl_module.after(memory, aftermath(LEFT_RIGHT, [0, 1, 2, 3]), **forgetful)[
-        1
-    ].tolist() == [0, 1, 0, 1, 0, 0]
+    memory = CFL(**forgetful).after({}, aftermath([[-3.0, 0.0], [2.0, 0.0]], [4, 5], round=3))[2]
+    assert CFL(**forgetful).after(memory, aftermath(LEFT_RIGHT, [0, 1, 2, 3]))[1].tolist() == [
+        0,
+        1,
+        0,
+        1,
+        0,
+        0,
+    ]
 
 
 def test_cfl_relative_thresholds_are_multiples_of_the_early_norm():
     memory = {}
     for t in (1, 2, 3, 4, 5):
-        memory = cfl_module.after(
-            memory, aftermath([[0.1 * t, 0.0]] * 3, [0, 1, 2], round=t), eps_mode="relative"
+        memory = CFL(eps_mode="relative").after(
+            memory, aftermath([[0.1 * t, 0.0]] * 3, [0, 1, 2], round=t)
         )[2]
     # median 0.35: eps1 0.14, eps2 0.56
     assert memory["norms"] == pytest.approx([0.2, 0.3, 0.4, 0.5])
     options = {"eps_mode": "relative", "eps1": 0.4, "eps2": 1.6}
-    assert len(cfl_module.after(memory, aftermath(LEFT_RIGHT, [0, 1, 2, 3]), **options)[0]) == 2
+    assert len(CFL(**options).after(memory, aftermath(LEFT_RIGHT, [0, 1, 2, 3]))[0]) == 2
     small = 0.5 * np.array(LEFT_RIGHT)
-    assert len(cfl_module.after(memory, aftermath(small, [0, 1, 2, 3]), **options)[0]) == 1, (
+    assert len(CFL(**options).after(memory, aftermath(small, [0, 1, 2, 3]))[0]) == 1, (
         "0.50 is not above 0.56"
     )
 
@@ -186,11 +185,11 @@ def test_cfl_division_agrees_with_scikit_learn():
 
 def test_cfl_of_identical_updates_does_not_split():
     seen = aftermath([[0.0, 0.0]] * 4, [0, 1, 2, 3])
-    assert len(cfl_module.after({}, seen, eps1=1.0, eps2=-1.0)[0]) == 2, (
+    assert len(CFL(eps1=1.0, eps2=-1.0).after({}, seen)[0]) == 2, (
         "zero updates have cosine 0: legal, if asked for"
     )
     same = aftermath([[1.0, 0.0]] * 4, [0, 1, 2, 3])
-    assert len(cfl_module.after({}, same, eps1=2.0, eps2=0.5)[0]) == 1
+    assert len(CFL(eps1=2.0, eps2=0.5).after({}, same)[0]) == 1
 
 
 # ---------------------------------------------------------------- IFCA
@@ -239,17 +238,17 @@ def test_ifca_goes_on_with_the_set_that_serves_best_and_clients_live_there():
     )
     options = {"models": 2, "restarts": 2, "trial_rounds": 2}
     rng = np.random.default_rng(0)
-    ask, memory = ifca.step({}, ids, view, rng, **options)
+    ask, memory = IFCA(**options).plan({}, ids, view, rng)
     assert ask.slots.tolist() == [0, 1, 2, 3]
-    assert ifca.rehome(memory, 4, **options).tolist() == [0, 1, 2, 3]
+    assert IFCA(**options).rehome(memory, 4).tolist() == [0, 1, 2, 3]
     # the second set divides the clients, the first cannot
     losses = np.array([[0.5, 0.5, 0.9, 0.1], [0.5, 0.5, 0.1, 0.9]])
-    plan, memory = ifca.step(
-        memory, ids, replace(view, answers=(Answer(ask, losses),)), rng, **options
+    plan, memory = IFCA(**options).plan(
+        memory, ids, replace(view, answers=(Answer(ask, losses),)), rng
     )
     assert [chain.slot for chain in plan.chains] == [3, 2]
-    assert ifca.rehome(memory, 4, **options).tolist() == [2, 3]
-    ask, _ = ifca.step(memory, ids, replace(view, round=6), rng, **options)
+    assert IFCA(**options).rehome(memory, 4).tolist() == [2, 3]
+    ask, _ = IFCA(**options).plan(memory, ids, replace(view, round=6), rng)
     assert ask.slots.tolist() == [2, 3]
 
 
@@ -321,10 +320,8 @@ def test_fedsoft_pull_is_the_gradient_of_its_penalty():
     rng = np.random.default_rng(0)
     models, w = rng.normal(size=(2 + 3, 4)).astype(np.float32), rng.normal(size=4)
     shares = fedsoft_module.floored(np.array([[0.3, 0.7], [1.0, 0.0], [0.5, 0.5]]), 1e-4)
-    job = fedsoft_module.penalised(LocalJob(), strength=0.2)
-    added = fedsoft_module.corrections(
-        {"shares": shares}, [1, 2], models, 4, centres=2, strength=0.2
-    )
+    job = FedSoft(strength=0.2).job(LocalJob())
+    added = FedSoft(centres=2, strength=0.2).corrections({"shares": shares}, [1, 2], models, 4)
     for row, client in enumerate((1, 2)):
         wanted = 0.2 * sum(shares[client, s] * (w - models[s]) for s in (0, 1))
         assert job.prox_mu * (w - models[2 + client]) + added[row] == pytest.approx(
@@ -383,10 +380,10 @@ def test_fedsoft_centres_are_means_of_those_drawn_for_them():
         [0, 0],
         2,
     )
-    after, _, _ = fedsoft_module.after(memory, seen, centres=2)
+    after, _, _ = FedSoft(centres=2).after(memory, seen)
     assert after.tolist() == [[2, 2], [9, 9], [1, 1], [3, 3], [0, 0], [0, 0]]
     everyone = {**memory, "drawn": np.ones((2, 4), bool)}
-    assert fedsoft_module.after(everyone, seen, centres=2, draw="given")[0][0].tolist() == [
+    assert FedSoft(centres=2, draw="given").after(everyone, seen)[0][0].tolist() == [
         2.5,
         2.5,
     ]

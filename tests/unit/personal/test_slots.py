@@ -1,8 +1,8 @@
-"""One model per group: who trains which model, what travels, where clients live, and what is
-measured.
-"""
+"""One model per group: who trains which, what travels, where clients live, what is measured."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from fedskew import run as run_recipe
 from fedskew.errors import RecipeError, RunError
 from fedskew.loop.federation import run, settle
-from fedskew.loop.method import Method, Stage
+from fedskew.loop.method import Method, named
 from fedskew.procedure import PROCEDURES
 from fedskew.procedure.per_cluster import homes_of
 from fedskew.recipe import load, method_of, override, resolve
@@ -18,7 +18,7 @@ from fedskew.records import line_of, record_of
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.selection import SELECTIONS
-from fedskew.types import AskSlots, Clustering, Plan, Scores, Stateful
+from fedskew.types import AskSlots, Clustering, Plan, ProcedureRule, Scores
 
 COUNTS = np.array([[9, 1], [9, 1], [1, 9], [1, 9], [9, 1], [5, 5]])
 
@@ -159,7 +159,7 @@ def test_alone_nothing_travels_and_nothing_is_shared():
 
 
 def test_too_many_own_models_are_refused():
-    begin = PROCEDURES["local_only"].begin
+    begin = PROCEDURES["local_only"]().begin
     with pytest.raises(RunError, match=r"40\.0 GB"):
         begin(lambda i: np.zeros(1_000_000, np.float32), 10_000)
 
@@ -176,11 +176,19 @@ class Fits(ScriptedRuntime):
         return Scores(loss, np.exp(-loss), np.full(len(loss), 10))
 
 
+@dataclass(frozen=True)
+class Idle(ProcedureRule):
+    """A procedure that lets nobody train."""
+
+    def plan(self, memory, ids, view, rng):
+        return Plan(()), memory
+
+
 def settled(procedure, **changes):
     method = Method(
-        selection=Stage("uniform", SELECTIONS["uniform"]),
-        procedure=procedure,
-        aggregation=Stage("mean", lambda model, ends: ends.params.mean(axis=0)),
+        selection=named("selection", "uniform", SELECTIONS["uniform"]),
+        procedure=named("procedure", "mine", procedure),
+        aggregation=named("aggregation", "mean", lambda model, ends: ends.params.mean(axis=0)),
         **{"rounds": 1, "clients_per_round": 6, **changes},
     )
     return settle(method, Fits(COUNTS, script=add_client_number), 0)
@@ -189,16 +197,17 @@ def settled(procedure, **changes):
 def test_slot_losses_are_asked_answered_and_charged():
     seen = []
 
-    def begin(fresh, size):
-        return np.stack([fresh(0) * 0 + value for value in (0.0, 4.0)])
+    class Asking(Idle):
+        def begin(self, fresh, size):
+            return np.stack([fresh(0) * 0 + value for value in (0.0, 4.0)])
 
-    def step(memory, ids, view, rng):
-        if not view.answers:
-            return AskSlots(ids, np.array([0, 1])), memory
-        seen.append(view.answers[0].values)
-        return Plan(()), memory
+        def plan(self, memory, ids, view, rng):
+            if not view.answers:
+                return AskSlots(ids, np.array([0, 1])), memory
+            seen.append(view.answers[0].values)
+            return Plan(()), memory
 
-    setting = settled(Stage("mine", Stateful(step, begin=begin)), min_ok=0)
+    setting = settled(Asking, min_ok=0)
     records = [record for _, record in run(setting)]
     assert sorted(seen[0].tolist()) == sorted([[c, abs(4 - c)] for c in range(6)])
     assert [(t.direction, t.kind, t.bytes) for t in records[1].transfers] == [
@@ -208,40 +217,46 @@ def test_slot_losses_are_asked_answered_and_charged():
 
 
 def test_a_procedure_that_never_plans_is_stopped():
-    setting = settled(Stage("mine", Stateful(lambda m, ids, view, rng: (AskSlots(ids, [0]), m))))
+    class Asking(Idle):
+        def plan(self, memory, ids, view, rng):
+            return AskSlots(ids, [0]), memory
+
+    setting = settled(Asking)
     with pytest.raises(RunError, match="asked 9 questions"):
         list(run(setting))
 
 
 @pytest.mark.parametrize("shape", [(6,), (2, 5), (0, 6)])
 def test_wrong_first_models_are_caught(shape):
-    broken = Stateful(
-        lambda m, ids, view, rng: (Plan(()), m), begin=lambda fresh, size: np.zeros(shape)
-    )
+    class Broken(Idle):
+        def begin(self, fresh, size):
+            return np.zeros(shape)
+
     with pytest.raises(RunError, match="began with models of shape"):
-        list(run(settled(Stage("mine", broken))))
+        list(run(settled(Broken)))
 
 
 @pytest.mark.parametrize("home", [[0], [0, 0, 0, 0, 0, 7], [-1] * 6])
 def test_wrong_homes_are_caught(home):
-    broken = Stateful(
-        lambda m, ids, view, rng: (Plan(()), m),
-        after=lambda memory, seen: (seen.models, np.array(home), memory),
-    )
+    class Broken(Idle):
+        looks_back = True
+
+        def after(self, memory, seen):
+            return seen.models, np.array(home), memory
+
     with pytest.raises(RunError, match="left a client without a model"):
-        list(run(settled(Stage("mine", broken), min_ok=0)))
+        list(run(settled(Broken, min_ok=0)))
 
 
 def test_fresh_models_differ_and_the_run_keeps_its_own():
     made = []
 
-    def begin(fresh, size):
-        made.extend(fresh(i) for i in (0, 1, 2, 1))
-        return np.stack(made[:3])
+    class Fresh(Idle):
+        def begin(self, fresh, size):
+            made.extend(fresh(i) for i in (0, 1, 2, 1))
+            return np.stack(made[:3])
 
-    setting = settled(
-        Stage("mine", Stateful(lambda m, ids, view, rng: (Plan(()), m), begin=begin)), min_ok=0
-    )
+    setting = settled(Fresh, min_ok=0)
     list(run(setting))
     assert np.array_equal(made[0], setting.initial)
     assert np.array_equal(made[1], made[3])
@@ -265,7 +280,7 @@ def test_global_and_client_figures_stand_side_by_side():
     assert result.client_evaluations[-1][1] == pytest.approx(result.evaluations[-1][1], abs=1e-12)
     summary = result.summary()
     assert summary["client_accuracy"]["weighted"] == pytest.approx(
-        summary["final_accuracy"], abs=1e-12
+        summary["last_accuracy"], abs=1e-12
     )
     assert summary["client_accuracy"]["excluded"] == 0
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedskew.loop.method import Stage
-from fedskew.types import Answer, AskLoss, Clustering, Population, Signal, View
+from fedskew.types import Answer, AskLoss, Clustering, Population, Signal, View, bind
 
 NAN = float("nan")
 
@@ -53,9 +52,9 @@ def play(rule, view, seed=0, *, fresh=None, memory=None, asked=None, **options):
     """The ids a rule ends with. Losses it asks for are those of ``fresh`` (K,), and view.loss
     learns them as in the loop.
     """
-    stage, memory = Stage("rule", rule, options), memory or {}
+    bound, memory = bind("selection", rule, options), memory or {}
     for turn in range(9):
-        chosen, memory = stage(view, np.random.default_rng([seed, turn]), memory=memory)
+        chosen, memory = bound.choose(memory, view, np.random.default_rng([seed, turn]))
         if not isinstance(chosen, AskLoss):
             return np.asarray(chosen).tolist()
         if asked is not None:

@@ -14,7 +14,6 @@ from fedskew.loop.federation import run, settle
 from fedskew.recipe import expand, load, method_of, resolve
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.selection import SELECTIONS
-from fedskew.types import needs_of
 
 RECIPES = ("fedcls", "fedlecc", "haccs", "poc", "psi_pfl", "similarity")
 CLASSES, M = 10, 10
@@ -137,5 +136,4 @@ def test_needs_are_said_so_that_a_recipe_without_them_is_refused():
         ("similarity", "clustering"),
         ("fedcls", "signal"),
     ]:
-        function = method_of(recipe(name)).selection.function
-        assert needed in needs_of(function)
+        assert needed in method_of(recipe(name)).selection.rule.needs()

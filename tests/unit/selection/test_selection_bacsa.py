@@ -10,7 +10,7 @@ import pytest
 
 from fedskew.errors import RecipeError, RunError
 from fedskew.selection.bacsa import bacsa, channel_quality
-from fedskew.types import Population, Signal, View, needs_of
+from fedskew.types import Population, Signal, View, bind
 
 CLIENTS, CLASSES, M = 9, 4, 3
 
@@ -168,4 +168,4 @@ def test_what_it_refuses():
         RunError, match=r"selection bacsa: needs label proportions\. Add \[signal\]"
     ):
         bacsa(bare, np.random.default_rng(0))
-    assert needs_of(bacsa) == {"signal"}
+    assert set(bind("selection", bacsa, {}).needs()) == {"signal"}

@@ -1,6 +1,4 @@
-"""CBA: what it learns by hand, how it chooses by brute force, and that it ends up more balanced
-than chance.
-"""
+"""CBA: what it learns by hand, how it chooses by brute force; it beats chance in balance."""
 
 from __future__ import annotations
 
@@ -10,12 +8,10 @@ from scipy.special import rel_entr, softmax
 
 from fedskew.errors import RecipeError
 from fedskew.selection.cba import (
-    cba,
+    CBA,
     composition,
     divergence,
     group_near_uniform,
-    learn,
-    step,
     ucb_scores,
 )
 from fedskew.types import Feedback, Population, View
@@ -52,10 +48,10 @@ def test_divergence_is_the_one_of_scipy():
 def test_forgetting_by_hand():
     """Two visits: the first weighs rho, the second 1."""
     first, second = np.array([[1.0, 0.0]]), np.array([[0.0, 2.0]])
-    memory = learn({"visits": np.zeros(3)}, feedback_of([1], first), rho=0.5)
+    memory = CBA(rho=0.5).learn({"visits": np.zeros(3)}, feedback_of([1], first))
     assert memory["mixes"][1] == pytest.approx(composition(first, 1.0)[0])
     assert memory["mixes"][[0, 2]].tolist() == [[0.5, 0.5], [0.5, 0.5]]
-    again = learn(memory, feedback_of([1], second), rho=0.5)
+    again = CBA(rho=0.5).learn(memory, feedback_of([1], second))
     expected = (0.5 * composition(first, 1.0) + composition(second, 1.0)) / 1.5
     assert again["mixes"][1] == pytest.approx(expected[0])
     assert again["visits"].tolist() == [0, 2, 0]
@@ -63,11 +59,11 @@ def test_forgetting_by_hand():
 
 
 def test_a_reaction_that_is_not_finite_teaches_nothing():
-    memory = learn(
+    memory = CBA().learn(
         {"visits": np.zeros(2)}, feedback_of([0, 1], np.array([[np.inf, 1.0], [1.0, 0.0]]))
     )
     assert memory["visits"].tolist() == [0, 1]
-    assert learn(memory, feedback_of([], None)) is memory
+    assert CBA().learn(memory, feedback_of([], None)) is memory
 
 
 def test_scores_by_hand():
@@ -93,7 +89,7 @@ def test_one_unknown_client_is_tried_in_every_round():
     visits = np.array([1, 1, 1, 0, 1, 1, 0, 1.0])
     memory = {"visits": visits, "weight": visits, "mixes": mixes}
     firsts = {
-        int(step(memory, view_of(8, 3, round=5), np.random.default_rng(seed))[0][0])
+        int(CBA().choose(memory, view_of(8, 3, round=5), np.random.default_rng(seed))[0][0])
         for seed in range(20)
     }
     assert firsts == {3, 6}
@@ -102,24 +98,22 @@ def test_one_unknown_client_is_tried_in_every_round():
 def test_round_one_knows_nothing_and_is_random():
     often = np.zeros(10)
     for seed in range(600):
-        ids, memory = step({}, view_of(10, 3), np.random.default_rng(seed))
+        ids, memory = CBA().choose({}, view_of(10, 3), np.random.default_rng(seed))
         often[ids] += 1
     assert list(memory) == ["visits"]
     assert (np.abs(often - 180) < 5 * np.sqrt(180 * 0.7)).all()
 
 
 def test_it_learns_to_balance():
-    """Clients of one class each, whose models react most to their own class: later groups hold
-    every class.
-    """
+    """Clients of one class each, whose models react most to it: later groups hold every class."""
     classes, clients = 5, 20
     own = np.arange(clients) % classes
     memory, held = {}, []
     for round in range(1, 41):
         view = view_of(clients, classes, round=round)
-        ids, memory = cba.step(memory, view, np.random.default_rng(round))
+        ids, memory = CBA().choose(memory, view, np.random.default_rng(round))
         held.append(len(set(own[ids].tolist())))
-        memory = cba.learn(memory, feedback_of(ids, 0.1 + np.eye(classes)[own[ids]], round))
+        memory = CBA().learn(memory, feedback_of(ids, 0.1 + np.eye(classes)[own[ids]], round))
     assert np.mean(held[:2]) < 4.5
     assert np.mean(held[25:]) == classes  # a random group of 5 holds 3.6 classes on average
 
@@ -127,8 +121,8 @@ def test_it_learns_to_balance():
 @pytest.mark.parametrize("rho", [0.0, 1.5])
 def test_forgetting_must_be_a_share(rho):
     with pytest.raises(RecipeError, match=r"selection\.rho"):
-        step({}, view_of(3, 1), np.random.default_rng(0), rho=rho)
+        CBA(rho=rho).choose({}, view_of(3, 1), np.random.default_rng(0))
 
 
 def test_it_asks_for_the_auxiliary_set():
-    assert cba.auxiliary
+    assert CBA.uses_auxiliary

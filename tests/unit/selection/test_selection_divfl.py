@@ -15,14 +15,12 @@ from fedskew.loop.federation import run, settle
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
-from fedskew.selection.divfl import _greedy, distances_to, divfl
+from fedskew.selection.divfl import DivFL, _greedy, distances_to
 from fedskew.types import Answer, AskUpdates, Feedback, Population, View
 
 
 def plain_greedy(between, m):
-    """One after another the row that leaves the least sum of column minima; ties to the lower
-    row.
-    """
+    """One after another the row that leaves the least sum of column minima; ties to the lower."""
     chosen, nearest = [], np.full(between.shape[1], np.inf)
     for _ in range(m):
         left = [i for i in range(len(between)) if i not in chosen]
@@ -52,13 +50,13 @@ def view_of(clients, m=2, *, available=None, answers=(), round=1):
 def choose(updates, m=2, *, memory=None, available=None, seed=0, **options):
     """(ids, memory, clients asked) with these updates (K, F) for whoever is asked."""
     view = view_of(len(updates), m, available=available)
-    chosen, memory = divfl.step(memory or {}, view, np.random.default_rng([seed, 0]), **options)
+    chosen, memory = DivFL(**options).choose(memory or {}, view, np.random.default_rng([seed, 0]))
     if not isinstance(chosen, AskUpdates):
         return chosen.tolist(), memory, []
     view = view_of(
         len(updates), m, available=available, answers=(Answer(chosen, updates[chosen.clients]),)
     )
-    ids, memory = divfl.step(memory, view, np.random.default_rng([seed, 1]), **options)
+    ids, memory = DivFL(**options).choose(memory, view, np.random.default_rng([seed, 1]))
     return ids.tolist(), memory, chosen.clients.tolist()
 
 
@@ -87,9 +85,7 @@ def test_equal_updates_are_at_distance_zero():
 @pytest.mark.parametrize("at_once", [2, 32])
 @pytest.mark.parametrize("seed", range(30))
 def test_lazy_greedy_is_plain_greedy(seed, at_once, monkeypatch):
-    """Small whole numbers: sums are exact and ties are common, also between rows looked at one
-    after the other.
-    """
+    """Small whole numbers: exact sums, common ties, also between rows looked at in turn."""
     monkeypatch.setitem(_greedy.__globals__, "AT_ONCE", at_once)
     rng = np.random.default_rng(seed)
     points = rng.integers(0, 3 if seed % 2 else 50, (int(rng.integers(1, 90)), 2))
@@ -163,7 +159,7 @@ def test_who_fails_is_not_asked_again_but_may_fill_up():
     ids, memory, asked = choose(updates, 4, memory=memory)
     assert asked == []
     assert {0, 2, 4} < set(ids)
-    learned = divfl.learn(memory, feedback_of([1], np.ones((1, 3))))
+    learned = DivFL().learn(memory, feedback_of([1], np.ones((1, 3))))
     assert learned["known"].tolist() == [True, True, True, False, True]
     assert not memory["known"][1]
 
@@ -172,7 +168,7 @@ def test_nobody_answers():
     ids, memory, asked = choose(np.full((5, 3), np.nan), 3)
     assert len(asked) == 5
     assert len(set(ids)) == 3
-    learned = divfl.learn(memory, feedback_of(ids, np.eye(3)))
+    learned = DivFL().learn(memory, feedback_of(ids, np.eye(3)))
     assert learned["updates"][ids].tolist() == np.eye(3).tolist()
 
 
@@ -181,8 +177,8 @@ def test_training_refreshes_the_distances_of_who_trained():
     updates = rng.normal(size=(8, 4)).astype(np.float32)
     _, memory, _ = choose(updates)
     fresh = rng.normal(size=(2, 4)).astype(np.float32)
-    learned = divfl.learn(
-        memory, feedback_of([5, 2], fresh), layer="all", solver="lazy", subsample=0.1
+    learned = DivFL(layer="all", solver="lazy", subsample=0.1).learn(
+        memory, feedback_of([5, 2], fresh)
     )
     updates[[5, 2]] = fresh
     assert np.allclose(learned["distances"], cdist(updates, updates), atol=1e-5)
@@ -201,20 +197,20 @@ def test_clients_that_are_away_are_stood_for_but_not_chosen():
 
 
 def test_layers_are_passed_on_and_not_mixed():
-    chosen, memory = divfl.step({}, view_of(3), np.random.default_rng(0), layer="last")
+    chosen, memory = DivFL(layer="last").choose({}, view_of(3), np.random.default_rng(0))
     assert chosen.layer == "last"
     _, memory, _ = choose(np.eye(3))
     with pytest.raises(
         RunError, match=r"updates of 2 numbers after some of 3.*one selection\.layer"
     ):
-        divfl.learn(memory, feedback_of([0], np.ones((1, 2))))
+        DivFL().learn(memory, feedback_of([0], np.ones((1, 2))))
 
 
 def test_limits():
     with pytest.raises(RunError, match="10001 clients"):
-        divfl.step({}, view_of(10_001), np.random.default_rng(0))
+        DivFL().choose({}, view_of(10_001), np.random.default_rng(0))
     with pytest.raises(RecipeError, match="subsample"):
-        divfl.step({}, view_of(3), np.random.default_rng(0), subsample=0.0)
+        DivFL(subsample=0.0).choose({}, view_of(3), np.random.default_rng(0))
 
 
 def test_in_the_loop_two_kinds_of_clients_are_both_met_and_updates_are_charged():
@@ -225,7 +221,7 @@ def test_in_the_loop_two_kinds_of_clients_are_both_met_and_updates_are_charged()
 
     recipe = resolve(
         {
-            "selection": {"use": "fedskew.selection.divfl:divfl"},
+            "selection": {"use": "fedskew.selection.divfl:DivFL"},
             "run": {"rounds": 5, "clients_per_round": 2},
         }
     )

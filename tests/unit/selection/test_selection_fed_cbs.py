@@ -7,7 +7,7 @@ import pytest
 
 from fedskew.errors import RecipeError, RunError
 from fedskew.selection.fed_cbs import draw_groups, fed_cbs, qcid
-from fedskew.types import Population, Signal, View, needs_of
+from fedskew.types import Population, Signal, View, bind
 
 
 def view_of(counts, m, *, round=1, times=None):
@@ -115,4 +115,4 @@ def test_what_it_refuses():
     )
     with pytest.raises(RunError, match="selection fed_cbs: needs label proportions"):
         fed_cbs(bare, np.random.default_rng(0))
-    assert needs_of(fed_cbs) == {"signal"}
+    assert set(bind("selection", fed_cbs, {}).needs()) == {"signal"}

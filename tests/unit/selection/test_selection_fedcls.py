@@ -13,7 +13,7 @@ from making_views import often, play, view_of
 
 from fedskew.errors import RecipeError, RunError
 from fedskew.selection.fedcls import BLOCK, fedcls, follow_leaders, hamming, presence
-from fedskew.types import Signal, needs_of
+from fedskew.types import Signal, bind
 
 
 def leaders_by_scanning(held, radius):
@@ -134,4 +134,4 @@ def test_refusals_and_edges():
         play(fedcls, view_of(counts=COUNTS), tau=2.0)
     assert play(fedcls, view_of(counts=COUNTS, available=np.zeros(7, bool))) == []
     assert play(fedcls, view_of(counts=[[3, 0]], m=4)) == [0]
-    assert needs_of(fedcls) == {"signal"}
+    assert set(bind("selection", fedcls, {}).needs()) == {"signal"}

@@ -1,6 +1,4 @@
-"""FedLECC: Algorithm 1 against its own words, where losses come from, and what is done without
-them.
-"""
+"""FedLECC: Algorithm 1 against its own words, where losses come from, and life without them."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from making_views import NAN, often, play, view_of
 
 from fedskew.errors import RecipeError, RunError
 from fedskew.selection.fedlecc import fedlecc
-from fedskew.types import AskLoss, needs_of
+from fedskew.types import AskLoss, bind
 
 
 def literal(labels, loss, available, m, J, overflow):
@@ -360,7 +358,7 @@ def test_edges():
     assert play(fedlecc, view_of(labels=[0, 0], available=[0, 0]), loss_source="exact") == []
     assert play(fedlecc, view_of(m=9, labels=[0])) == [0]
     assert sorted(play(fedlecc, view_of(m=5, labels=np.arange(5)))) == list(range(5))
-    assert needs_of(fedlecc) == {"clustering", "loss"}
+    assert set(bind("selection", fedlecc, {}).needs()) == {"clustering", "loss"}
 
 
 @pytest.mark.parametrize("options", [{"top_clusters": 0}, {"subset_size": 0}, {"ageing": -1.0}])

@@ -7,7 +7,7 @@ import pytest
 
 from fedskew.errors import RunError
 from fedskew.selection.greedy_balance import greedy_balance
-from fedskew.types import Population, Signal, View, needs_of
+from fedskew.types import Population, Signal, View, bind
 
 
 def view_of(rows, m, *, sizes=None, round=1, times=None):
@@ -69,4 +69,4 @@ def test_it_needs_a_signal():
     )
     with pytest.raises(RunError, match="selection greedy_balance: needs label proportions"):
         greedy_balance(bare, np.random.default_rng(0))
-    assert needs_of(greedy_balance) == {"signal"}
+    assert set(bind("selection", greedy_balance, {}).needs()) == {"signal"}

@@ -9,7 +9,7 @@ from making_views import NAN, often, play, view_of
 from fedskew.errors import RecipeError, RunError
 from fedskew.selection.groups import group
 from fedskew.selection.haccs import haccs, weights
-from fedskew.types import needs_of
+from fedskew.types import bind
 
 # cluster 0 = {0, 1}, mean latency 2, mean loss 3; cluster 1 = {2}, 4 and 1
 SMALL = {
@@ -117,4 +117,4 @@ def test_refusals_and_edges():
         play(haccs, view_of(m=1, **SMALL), rho=1.5)
     assert play(haccs, view_of(labels=[0, 0], latency=[1.0, 2.0], available=[0, 0])) == []
     assert play(haccs, view_of(m=9, labels=[0], latency=[1.0])) == [0]
-    assert needs_of(haccs) == {"clustering", "latency", "loss"}
+    assert set(bind("selection", haccs, {}).needs()) == {"clustering", "latency", "loss"}

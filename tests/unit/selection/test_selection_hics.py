@@ -1,5 +1,6 @@
-"""HiCS-FL: entropy and distance against scipy, everybody once, then clusters by entropy and
-members by size.
+"""HiCS-FL: entropy and distance against scipy, everybody once, then clusters by entropy.
+
+Members are drawn by size.
 """
 
 from __future__ import annotations
@@ -13,14 +14,12 @@ from scipy.stats import entropy
 
 from fedskew.errors import RecipeError, RunError
 from fedskew.selection.hics import (
+    HiCS,
     cluster,
     distances_of,
     draw,
     entropy_of,
     fill_unknown,
-    hics,
-    learn,
-    step,
 )
 from fedskew.types import Feedback, Population, View
 
@@ -67,8 +66,9 @@ def test_angles_at_the_ends():
 
 
 def test_balanced_clients_are_told_from_skewed_ones():
-    """Eq 6: the bias moves with p - 1/C. Large lambda puts balanced clients into one cluster,
-    however they point.
+    """Eq 6: the bias moves with p - 1/C; a large lambda puts balanced clients into one cluster.
+
+    However they point.
     """
     shares = np.vstack(
         [
@@ -86,11 +86,11 @@ def test_everybody_is_drawn_once_before_anything_else():
     memory, times, seen = {}, np.zeros(11), []
     rng = np.random.default_rng(0)
     for round in range(1, 5):
-        ids, memory = hics.step(
+        ids, memory = HiCS().choose(
             memory, view_of(11, 3, round=round, times=times.copy()), np.random.default_rng(round)
         )
-        memory = hics.learn(
-            memory, feedback_of(ids, rng.normal(size=(len(ids), 4))), temperature=0.1
+        memory = HiCS(temperature=0.1).learn(
+            memory, feedback_of(ids, rng.normal(size=(len(ids), 4)))
         )
         times[ids] += 1
         seen += ids.tolist()
@@ -100,8 +100,8 @@ def test_everybody_is_drawn_once_before_anything_else():
 
 def test_learning_keeps_the_bias_part_of_the_last_update():
     memory = {"seen": np.zeros(3, bool)}
-    once = learn(memory, feedback_of([2, 0], np.array([[1.0, 2], [3, 4]])))
-    twice = learn(once, feedback_of([2], np.array([[5.0, 6]])))
+    once = HiCS().learn(memory, feedback_of([2, 0], np.array([[1.0, 2], [3, 4]])))
+    twice = HiCS().learn(once, feedback_of([2], np.array([[5.0, 6]])))
     assert twice["bias"].tolist() == [[3, 4], [0, 0], [5, 6]]
     assert twice["seen"].tolist() == [True, False, True]
     assert (memory["seen"].tolist(), once["bias"][2].tolist()) == ([False] * 3, [1, 2])
@@ -109,7 +109,9 @@ def test_learning_keeps_the_bias_part_of_the_last_update():
 
 def test_a_layer_without_bias_is_refused():
     with pytest.raises(RunError, match=r"selection hics: the model's output layer has no bias"):
-        learn({"seen": np.zeros(2, bool)}, feedback_of([0], np.ones((1, 4)), with_bias=False))
+        HiCS().learn(
+            {"seen": np.zeros(2, bool)}, feedback_of([0], np.ones((1, 4)), with_bias=False)
+        )
 
 
 def test_clusters_by_heat_then_members_by_size():
@@ -140,7 +142,7 @@ def test_balanced_clients_are_chosen_more_often_until_gamma_cools():
     def share_of_balanced(**options):
         view = view_of(20, 4, round=50, times=np.ones(20))
         drawn = [
-            step(memory, view, np.random.default_rng(s), temperature=0.01, **options)[0]
+            HiCS(temperature=0.01, **options).choose(memory, view, np.random.default_rng(s))[0]
             for s in range(150)
         ]
         return np.mean(np.stack(drawn) < 4)
@@ -157,7 +159,10 @@ def test_a_client_that_never_answered_is_neither_lost_nor_favoured():
     view = view_of(8, 2, round=9, times=np.ones(8))
     often = np.bincount(
         np.concatenate(
-            [step(memory, view, np.random.default_rng(s), temperature=1.0)[0] for s in range(400)]
+            [
+                HiCS(temperature=1.0).choose(memory, view, np.random.default_rng(s))[0]
+                for s in range(400)
+            ]
         )
     )
     assert 10 < often[0] < 250
@@ -170,11 +175,11 @@ def test_a_client_that_never_answered_is_neither_lost_nor_favoured():
 
 def test_one_client_and_no_more():
     memory = {"seen": np.ones(1, bool), "bias": np.ones((1, 3))}
-    assert step(memory, view_of(1, 5, times=np.ones(1)), np.random.default_rng(0))[0].tolist() == [
+    assert HiCS().choose(memory, view_of(1, 5, times=np.ones(1)), np.random.default_rng(0))[
         0
-    ]
+    ].tolist() == [0]
 
 
 def test_temperature_must_be_positive():
     with pytest.raises(RecipeError, match=r"selection\.temperature"):
-        step({}, view_of(2, 1), np.random.default_rng(0), temperature=0.0)
+        HiCS(temperature=0.0).choose({}, view_of(2, 1), np.random.default_rng(0))

@@ -12,7 +12,7 @@ from fedskew.loop.federation import run, settle
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
-from fedskew.selection.oort import _exploit, _scores, _slowness, draw, oort
+from fedskew.selection.oort import Oort, _exploit, _scores, _slowness, draw
 from fedskew.types import Feedback, Population, View
 
 
@@ -58,10 +58,10 @@ def simulate(rounds, clients, m, loss_of, *, seed=0, latency=None, seconds=None,
             times_selected=times,
             last_selected=last,
         )
-        ids, memory = oort.step(memory, view, np.random.default_rng([seed, round]), **options)
+        ids, memory = Oort(**options).choose(memory, view, np.random.default_rng([seed, round]))
         took = None if seconds is None else seconds[ids]
-        memory = oort.learn(
-            memory, feedback_of(round, ids, [loss_of(k) for k in ids], took), **options
+        memory = Oort(**options).learn(
+            memory, feedback_of(round, ids, [loss_of(k) for k in ids], took)
         )
         last, times = last.copy(), times.copy()
         last[ids], times[ids] = round, times[ids] + 1
@@ -122,7 +122,7 @@ def test_exploitation_admits_by_the_cut_off_score():
 def test_the_share_of_new_clients_falls_to_its_floor(round, explored):
     """0.9 * 0.98^t of 10: 8.82, 6.008, 0.158 -> floor 3."""
     view = view_of(60, 10, round=round, last=[1] * 30 + [0] * 30)
-    ids, memory = oort.step({}, view, np.random.default_rng(0))
+    ids, memory = Oort().choose({}, view, np.random.default_rng(0))
     assert (ids >= 30).sum() == explored
     assert memory["exploited"].tolist() == ids[: 10 - explored].tolist()
 
@@ -130,7 +130,7 @@ def test_the_share_of_new_clients_falls_to_its_floor(round, explored):
 @pytest.mark.parametrize(("tried", "explored"), [(0, 10), (1, 9), (58, 2), (60, 0)])
 def test_the_budget_is_filled_from_the_other_side_when_one_runs_dry(tried, explored):
     view = view_of(60, 10, round=200, last=[1] * tried + [0] * (60 - tried))
-    ids, _ = oort.step({}, view, np.random.default_rng(0))
+    ids, _ = Oort().choose({}, view, np.random.default_rng(0))
     assert len(set(ids.tolist())) == 10
     assert (ids >= tried).sum() == explored
 
@@ -139,7 +139,7 @@ def test_new_clients_are_drawn_by_size_and_speed():
     sizes, latency = np.array([100, 100, 10, 10]), np.array([1.0, 10.0, 1.0, 10.0])
     view = view_of(4, 1, sizes=sizes, latency=latency)
     first = np.array(
-        [oort.step({}, view, np.random.default_rng(seed))[0][0] for seed in range(600)]
+        [Oort().choose({}, view, np.random.default_rng(seed))[0][0] for seed in range(600)]
     )
     counts = np.bincount(first, minlength=4)
     assert counts[0] > 4 * counts[2] > 0
@@ -150,8 +150,8 @@ def test_new_clients_are_drawn_by_size_and_speed():
 
 
 def test_it_learns_utility_and_seconds():
-    ids, memory = oort.step({}, view_of(5, 2), np.random.default_rng(0))
-    learned = oort.learn(memory, feedback_of(1, ids, [2.0, np.nan], [3.0, 4.0], [10, 20]))
+    ids, memory = Oort().choose({}, view_of(5, 2), np.random.default_rng(0))
+    learned = Oort().learn(memory, feedback_of(1, ids, [2.0, np.nan], [3.0, 4.0], [10, 20]))
     assert learned["utility"][ids[0]] == 20
     assert np.isnan(learned["utility"][ids[1]])
     assert learned["seconds"][ids].tolist() == [3, 4]
@@ -168,8 +168,8 @@ def pacer(gains, start=30.0):
     }
     for round, gain in enumerate(gains, start=1):
         given = memory | {"exploited": np.array([0])}
-        memory = oort.learn(
-            given, feedback_of(round, [0, 1], [gain / 10, 9.0]), pacer_rounds=3, pacer_percent=5.0
+        memory = Oort(pacer_rounds=3, pacer_percent=5.0).learn(
+            given, feedback_of(round, [0, 1], [gain / 10, 9.0])
         )
     return memory["percentile"]
 
@@ -237,7 +237,7 @@ def test_a_client_without_usable_losses_is_not_asked_for_ever(lie):
 )
 def test_options_out_of_range_are_refused(option):
     with pytest.raises(RecipeError, match=next(iter(option))):
-        oort.step({}, view_of(3, 1), np.random.default_rng(0), **option)
+        Oort(**option).choose({}, view_of(3, 1), np.random.default_rng(0))
 
 
 def test_it_plays_in_the_loop_and_its_losses_are_charged():
@@ -246,7 +246,7 @@ def test_it_plays_in_the_loop_and_its_losses_are_charged():
 
     recipe = resolve(
         {
-            "selection": {"use": "fedskew.selection.oort:oort"},
+            "selection": {"use": "fedskew.selection.oort:Oort"},
             "run": {"rounds": 8, "clients_per_round": 3},
         }
     )

@@ -10,7 +10,7 @@ from making_views import NAN, often, play, view_of
 
 from fedskew.errors import RecipeError
 from fedskew.selection.power_of_choice import draw_candidates, power_of_choice
-from fedskew.types import AskLoss, needs_of
+from fedskew.types import AskLoss, bind
 
 
 def test_the_largest_losses_of_the_candidates_largest_first():
@@ -78,9 +78,7 @@ def test_nobody_there():
 
 
 def sequential_inclusion(weights, d):
-    """Probability of each client to be among d drawn one after another in proportion to weight,
-    without replacement.
-    """
+    """Probability of each client to be among d drawn by weight, without replacement."""
     total = np.zeros(len(weights))
     for order in itertools.permutations(range(len(weights)), d):
         left, chance = float(sum(weights)), 1.0
@@ -110,4 +108,5 @@ def test_chosen_clients_have_larger_losses_than_uniform_ones():
 
 
 def test_losses_are_charged_only_when_they_are_reported_with_the_models():
-    assert needs_of(power_of_choice) == {"loss"}
+    assert not bind("selection", power_of_choice, {}).needs()
+    assert set(bind("selection", power_of_choice, {"loss_source": "stale"}).needs()) == {"loss"}

@@ -6,16 +6,16 @@ import numpy as np
 from making_views import view_of
 
 from fedskew.aggregation import AGGREGATIONS
-from fedskew.loop.federation import Method, Stage, run, settle
+from fedskew.loop.federation import Method, named, run, settle
 from fedskew.procedure import PROCEDURES
 from fedskew.runtime.scripted import ScriptedRuntime
-from fedskew.selection.round_robin import round_robin, take_turns
+from fedskew.selection.round_robin import RoundRobin
 
 
 def turns(view_at, rounds):
     memory, chosen = {}, []
     for t in range(rounds):
-        ids, memory = take_turns(memory, view_at(t), np.random.default_rng(0))
+        ids, memory = RoundRobin().choose(memory, view_at(t), np.random.default_rng(0))
         chosen.append(ids.tolist())
     return chosen
 
@@ -45,9 +45,9 @@ def test_a_budget_above_the_number_of_clients_takes_everyone_once():
 
 def test_over_a_run_counts_differ_by_one_at_most():
     method = Method(
-        selection=Stage("round_robin", round_robin),
-        procedure=Stage("parallel", PROCEDURES["parallel"]),
-        aggregation=Stage("mean", AGGREGATIONS["mean"]),
+        selection=named("selection", "round_robin", RoundRobin),
+        procedure=named("procedure", "parallel", PROCEDURES["parallel"]),
+        aggregation=named("aggregation", "mean", AGGREGATIONS["mean"]),
         rounds=7,
         clients_per_round=3,
     )

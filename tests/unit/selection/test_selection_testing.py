@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from fedskew.testing import World, check_selection, play
-from fedskew.types import AskLoss, AskTrial, AskUpdates, Stateful, needs
+from fedskew.types import AskLoss, AskTrial, AskUpdates, SelectionRule, needs
 
 
 def first(view, rng):
@@ -24,7 +26,13 @@ def drawn_elsewhere():
 
 def remembering(change):
     """A rule whose memory is what ``change`` makes of the old one."""
-    return Stateful(lambda memory, view, rng: (first(view, rng), change(memory)))
+
+    @dataclass(frozen=True)
+    class Remembering(SelectionRule):
+        def choose(self, memory, view, rng):
+            return first(view, rng), change(memory)
+
+    return Remembering
 
 
 def scribble(memory):
@@ -37,12 +45,25 @@ def scribble_in_array(memory):
     return {"counts": np.zeros(2)}
 
 
-def forgetful(memory, view, rng):
+@dataclass(frozen=True)
+class Forgetful(SelectionRule):
     """Hangs its answer on an object that no checkpoint knows."""
-    seen = memory.get("seen", {})
-    return np.roll(np.flatnonzero(view.available), len(seen))[: view.budget], {
-        "seen": {**seen, view.round: 1}
-    }
+
+    def choose(self, memory, view, rng):
+        seen = memory.get("seen", {})
+        turned = np.roll(np.flatnonzero(view.available), len(seen))
+        return turned[: view.budget], {"seen": {**seen, view.round: 1}}
+
+
+@dataclass(frozen=True)
+class Scribbling(SelectionRule):
+    learns_from = "last"
+
+    def choose(self, memory, view, rng):
+        return first(view, rng), {"a": 1}
+
+    def learn(self, memory, feedback):
+        return scribble(memory)
 
 
 BROKEN = {
@@ -68,7 +89,7 @@ BROKEN = {
         remembering(lambda memory: {"pair": (1, 2)}),
         "a checkpoint gives another memory back",
     ),
-    "numbers as names": (Stateful(forgetful), "names that are not strings"),
+    "numbers as names": (Forgetful, "names that are not strings"),
     "asks for ever": (
         lambda view, rng: AskLoss(first(view, rng)),
         r"asked 9 questions|asked nobody",
@@ -79,10 +100,7 @@ BROKEN = {
         "asked .* who are not available|questions",
     ),
     "learn writes": (
-        Stateful(
-            lambda memory, view, rng: (first(view, rng), {"a": 1}),
-            learn=lambda memory, feedback: scribble(memory),
-        ),
+        Scribbling,
         "learn changed the memory",
     ),
 }

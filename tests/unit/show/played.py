@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fedskew.recipe import resolve
-from fedskew.records import RunFolder
+from fedskew.records import Labels, RunFolder
 from fedskew.types import Chain, Cost, Layout, RoundRecord, Transfer
 
 LAYOUT = Layout.of([("weight", (2, 2), "weight"), ("bias", (2,), "weight")])
@@ -93,7 +93,7 @@ def write_run(
     counts = counts_of(clients, classes, seed)
     out = RunFolder(folder, resolved, seed)
     out.begin({})
-    out.keep_labels(counts, [str(c) for c in range(classes)], names)
+    out.keep_labels(Labels(counts, [str(c) for c in range(classes)], names or ()))
     times = np.zeros(clients, np.int64)
     for t in range(rounds + 1 if until is None else until + 1):
         chosen = rng.permutation(clients)[:budget]

@@ -13,6 +13,7 @@ pytest.importorskip("torch")
 
 from typer.testing import CliRunner
 
+from fedskew import Run
 from fedskew.cli import main as cli
 from fedskew.errors import FedskewError
 from fedskew.records import RESULT
@@ -112,15 +113,13 @@ def test_json_holds_all_figures(compared):
 
 
 def test_the_runs_keep_label_counts_and_clusters(compared):
-    from fedskew.experiment.history import read_history
-
     out, _ = compared
-    histories = [read_history(cell) for cell in cells(out)]
+    runs = [Run.read(cell) for cell in cells(out)]
     assert all(
-        h.counts is not None and h.counts.sum(axis=1).tolist() == h.clients["examples"]
-        for h in histories
+        run.labels is not None and run.labels.counts.sum(axis=1).tolist() == run.clients["examples"]
+        for run in runs
     )
-    assert ["cluster" in h.clients for h in histories] == [h.name == "fedlecc" for h in histories]
+    assert ["cluster" in run.clients for run in runs] == [run.name == "fedlecc" for run in runs]
 
 
 @pytest.mark.parametrize(

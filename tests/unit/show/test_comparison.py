@@ -13,9 +13,10 @@ from scipy import stats
 from fedskew.accounting.targets import first_held
 from fedskew.compare.comparison import Comparison, _each_once
 from fedskew.compare.estimates import Estimate, mean_interval, paired_difference
-from fedskew.compare.scores import METRICS, scores_of, to_target
+from fedskew.compare.scores import METRICS, scores_of, target_scores
 from fedskew.errors import DataError, RunFolderError
-from fedskew.experiment.history import History
+from fedskew.experiment.run import Run
+from fedskew.records import Labels
 from fedskew.report.amounts import change_text, estimate_text
 from fedskew.types import Chain, Cost, RoundRecord, Transfer
 
@@ -40,7 +41,7 @@ def record(
     )
 
 
-def history(
+def made(
     name="a",
     seed=0,
     accuracies=(0.1, 0.5, 0.6),
@@ -52,7 +53,11 @@ def history(
 ):
     recipe = {"name": name, "data": {"use": data, "clients": 4}}
     rounds = [record(t, accuracy, **each) for t, accuracy in enumerate(accuracies)]
-    return History(recipe, seed, rounds, clients or {}, finished=finished)
+    return Run(recipe, seed, rounds, clients or {}, finished=finished)
+
+
+def of_rounds(rounds):
+    return Run({"name": "a", "data": {"clients": 2}}, 0, rounds)
 
 
 # ---------------------------------------------------------------- estimates
@@ -99,7 +104,7 @@ def test_a_difference_is_real_only_with_five_seeds_and_zero_outside():
 
 
 def test_scores_by_hand():
-    played = history(
+    played = made(
         accuracies=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7),
         clients={"accuracy": [1.0, 0.6], "test_examples": [30, 10]},
     )
@@ -116,21 +121,17 @@ def test_scores_by_hand():
 
 def test_three_evaluations_in_a_row_reach_a_target():
     assert first_held([0.9, 0.9, 0.1, 0.9, 0.9, 0.9], 0.9) == 3
-    played = history(accuracies=(0.1, 0.9, 0.95, 0.9), joules=2.0, seconds=3.0)
-    found = to_target(played, 0.9)
+    played = made(accuracies=(0.1, 0.9, 0.95, 0.9), joules=2.0, seconds=3.0)
+    found = target_scores(played, 0.9)
     assert found["rounds_to"] == (1, False)
     assert found["bytes_to"] == (100, False)
     assert found["energy_to"] == (4.0, False)  # round 0 costs as well
-    assert to_target(played, 0.96)["rounds_to"] == (3, True)
+    assert target_scores(played, 0.96)["rounds_to"] == (3, True)
 
 
 def test_a_round_zero_without_an_account_costs_nothing():
     rounds = [record(0, 0.1), record(1, 0.5, joules=2.0), record(2, 0.6, joules=3.0)]
-    assert History({"name": "a", "data": {"clients": 2}}, 0, rounds).spent("energy").tolist() == [
-        0,
-        2,
-        5,
-    ]
+    assert of_rounds(rounds).spent("energy").tolist() == [0, 2, 5]
 
 
 def test_a_method_with_several_models_is_judged_by_its_clients():
@@ -139,16 +140,17 @@ def test_a_method_with_several_models_is_judged_by_its_clients():
         record(1, math.nan, client_accuracy=0.8),
         record(2, math.nan, client_accuracy=0.9),
     ]
-    known, accuracies, central = History({"name": "a", "data": {"clients": 2}}, 0, rounds).evaluated
-    assert (known.tolist(), accuracies.tolist(), central) == ([1, 2], [0.8, 0.9], False)
+    curve = of_rounds(rounds).curve
+    assert (curve.positions.tolist(), curve.accuracy.tolist()) == ([1, 2], [0.8, 0.9])
+    assert not curve.is_global
 
 
 # ---------------------------------------------------------------- the table
 
 
 def test_equal_bytes_cut_off_the_expensive_method():
-    cheap = [history("cheap", s, (0.1, 0.5, 0.6), bytes=100) for s in range(5)]
-    dear = [history("dear", s, (0.1, 0.7, 0.9), bytes=200) for s in range(5)]
+    cheap = [made("cheap", s, (0.1, 0.5, 0.6), bytes=100) for s in range(5)]
+    dear = [made("dear", s, (0.1, 0.7, 0.9), bytes=200) for s in range(5)]
     table = Comparison.of(cheap + dear).table(budget="bytes")
     assert table.budget_size == 200
     assert table.rows[0].estimates["at_budget"].mean == pytest.approx(0.55)
@@ -158,31 +160,29 @@ def test_equal_bytes_cut_off_the_expensive_method():
 
 
 def test_bold_needs_a_real_difference():
-    ours = [history("ours", s, (0.1, 0.5 + d)) for s, d in enumerate((0.2, -0.1, 0.1, -0.05, 0.0))]
-    base = [history("base", s, (0.1, 0.5)) for s in range(5)]
+    ours = [made("ours", s, (0.1, 0.5 + d)) for s, d in enumerate((0.2, -0.1, 0.1, -0.05, 0.0))]
+    base = [made("base", s, (0.1, 0.5)) for s in range(5)]
     assert "final" not in Comparison.of(base + ours).table().best
-    better = [history("better", s, (0.1, 0.6 + s / 100)) for s in range(5)]
+    better = [made("better", s, (0.1, 0.6 + s / 100)) for s in range(5)]
     assert Comparison.of(base + better).table().best["final"] == 1
     # the best must beat the runner-up too, not only the first row
-    twin = [history("twin", s, (0.1, 0.6 + (4 - s) / 100)) for s in range(5)]
+    twin = [made("twin", s, (0.1, 0.6 + (4 - s) / 100)) for s in range(5)]
     assert "final" not in Comparison.of(base + better + twin).table().best
 
 
 def test_a_lead_too_small_to_be_seen_is_not_marked():
-    """AFLS that trains in parallel is FedAvg plus a few bytes of histograms: certain, and of no
-    consequence.
-    """
+    """AFLS that trains in parallel is FedAvg plus some bytes: certain, and of no consequence."""
 
     def runs(name, extra):
-        return [history(name, seed, (0.1, 0.5, 0.6), bytes=1_000_000 + extra) for seed in range(6)]
+        return [made(name, seed, (0.1, 0.5, 0.6), bytes=1_000_000 + extra) for seed in range(6)]
 
     assert "bytes" not in Comparison.of(runs("a", 0) + runs("b", 900)).table().best
     assert Comparison.of(runs("a", 0) + runs("b", 1_100)).table().best["bytes"] == 0
 
 
 def test_a_censored_cost_is_a_bound_and_never_best():
-    slow = [history("slow", s, (0.1, 0.2, 0.3, 0.4)) for s in range(5)]
-    fast = [history("fast", s, (0.1, 0.95, 0.95, 0.95)) for s in range(5)]
+    slow = [made("slow", s, (0.1, 0.2, 0.3, 0.4)) for s in range(5)]
+    fast = [made("fast", s, (0.1, 0.95, 0.95, 0.95)) for s in range(5)]
     table = Comparison.of(slow + fast).table(target=0.9)
     assert estimate_text(table.rows[0].estimates["rounds_to"], METRIC["rounds_to"]) == ">3"
     assert estimate_text(Estimate(2.0, 1.0, 3.0, 3, 1), METRIC["rounds_to"]) == ">2 (1 of 3 never)"
@@ -193,9 +193,9 @@ def test_what_a_target_costs_against_the_first_method():
     """METHODS 9.6: 1 - R / R_base; where a seed never got there it is a bound, where both sides
     failed nothing can be said.
     """
-    late = [history("late", s, (0.1, 0.2, 0.3, 0.4, 0.95, 0.95, 0.95)) for s in range(2)]
-    soon = [history("soon", s, (0.1, 0.95, 0.95, 0.95, 0.95, 0.95, 0.95)) for s in range(2)]
-    never = [history("never", s, (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)) for s in range(2)]
+    late = [made("late", s, (0.1, 0.2, 0.3, 0.4, 0.95, 0.95, 0.95)) for s in range(2)]
+    soon = [made("soon", s, (0.1, 0.95, 0.95, 0.95, 0.95, 0.95, 0.95)) for s in range(2)]
+    never = [made("never", s, (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)) for s in range(2)]
 
     def changes(*entries):
         table = Comparison.of([run for entry in entries for run in entry]).table(target=0.9)
@@ -203,7 +203,7 @@ def test_what_a_target_costs_against_the_first_method():
 
     assert changes(late, soon, never) == ["-75.0 %", "≥ +50.0 %"]  # 4 rounds, 1, and more than 6
     assert changes(never, soon) == ["≤ -83.3 %"]
-    hopeless = [history("hopeless", s, (0.1,) * 7) for s in range(2)]
+    hopeless = [made("hopeless", s, (0.1,) * 7) for s in range(2)]
     assert changes(never, hopeless) == ["–"]
     table = Comparison.of(late + soon).table(target=0.9)
     assert table.saved(table.rows[1], METRIC["final"]).value is None, "an accuracy is no cost"
@@ -211,7 +211,7 @@ def test_what_a_target_costs_against_the_first_method():
 
 
 def test_the_baseline_can_be_chosen():
-    both = Comparison.of([history("a", 0), history("b", 0, (0.1, 0.5, 0.7)), history("c", 0)])
+    both = Comparison.of([made("a", 0), made("b", 0, (0.1, 0.5, 0.7)), made("c", 0)])
     turned = both.against("b")
     assert [entry.label for entry in turned.entries] == ["b", "a", "c"]
     assert turned.table().rows[1].differences["best"].mean == pytest.approx(-0.1)
@@ -220,8 +220,8 @@ def test_the_baseline_can_be_chosen():
 
 
 def test_differences_use_the_seeds_both_have():
-    base = [history("base", s, (0.1, 0.5)) for s in (0, 1)]
-    ours = [history("ours", s, (0.1, 0.5 + s / 10)) for s in (1, 2)]
+    base = [made("base", s, (0.1, 0.5)) for s in (0, 1)]
+    ours = [made("ours", s, (0.1, 0.5 + s / 10)) for s in (1, 2)]
     table = Comparison.of(base + ours).table()
     assert table.rows[1].differences["final"].n == 1
     assert table.rows[1].differences["final"].mean == pytest.approx(0.1)
@@ -231,7 +231,7 @@ def test_differences_use_the_seeds_both_have():
 def test_tidy_tables_agree_with_pandas_and_arrow():
     pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
-    found = Comparison.of([history("a", 0), history("b", 0)])
+    found = Comparison.of([made("a", 0), made("b", 0)])
     rows = found.rows("rounds")
     assert [(row["recipe"], row["round"], row["accuracy"]) for row in rows[:3]] == [
         ("a", 0, 0.1),
@@ -251,45 +251,43 @@ def test_mixed_datasets_are_refused():
     with pytest.raises(
         RunFolderError, match=r"differs from a, seed 0 in data.use \('mnist' instead of 'digits'\)"
     ):
-        Comparison.of([history("a"), history("b", data="mnist")])
+        Comparison.of([made("a"), made("b", data="mnist")])
 
 
 def test_other_clients_under_the_same_seed_are_refused():
     from dataclasses import replace
 
-    ours = replace(history("a"), counts=np.ones((4, 2), np.int64))
+    ones, twos = (Labels(np.full((4, 2), n), ["x", "y"]) for n in (1, 2))
     with pytest.raises(RunFolderError, match="other clients"):
-        Comparison.of([ours, replace(history("b"), counts=np.full((4, 2), 2))])
+        Comparison.of([replace(made("a"), labels=ones), replace(made("b"), labels=twos)])
 
 
 def test_the_same_run_twice_is_refused():
     with pytest.raises(RunFolderError, match="the same run"):
-        Comparison.of([history("a", 1), history("a", 1)])
+        Comparison.of([made("a", 1), made("a", 1)])
 
 
 def test_a_run_still_going_is_named_and_left_out():
-    found = Comparison.of([history("a", 0), history("a", 1, finished=False)])
+    found = Comparison.of([made("a", 0), made("a", 1, finished=False)])
     table = found.table()
     assert table.rows[0].seeds == (0,)
     assert "not finished" in table.notes[0]
     with pytest.raises(RunFolderError, match="no run is finished"):
-        Comparison.of([history("a", 0, finished=False)]).table()
+        Comparison.of([made("a", 0, finished=False)]).table()
 
 
 def test_nothing_and_nonsense_are_refused():
     with pytest.raises(DataError, match="there are no runs"):
         Comparison.of([])
     with pytest.raises(DataError, match="not an accuracy"):
-        Comparison.of([history()]).table(target=90)
+        Comparison.of([made()]).table(target=90)
     with pytest.raises(DataError, match="no table 'round'"):
-        Comparison.of([history()]).rows("round")
+        Comparison.of([made()]).rows("round")
 
 
 def test_methods_without_a_global_model_are_never_mixed_with_those_that_have_one():
-    one = [history("one", seed=s) for s in range(2)]
-    many = [
-        history("many", seed=s, accuracies=(math.nan,) * 3, client_accuracy=0.7) for s in range(2)
-    ]
+    one = [made("one", seed=s) for s in range(2)]
+    many = [made("many", seed=s, accuracies=(math.nan,) * 3, client_accuracy=0.7) for s in range(2)]
     table = Comparison.of([*one, *many]).table(target=0.5, budget="rounds")
     assert table.rows[0].estimates["final"].n == 2
     assert [
@@ -303,11 +301,11 @@ def test_methods_without_a_global_model_are_never_mixed_with_those_that_have_one
 
 def test_a_run_that_lies_on_disk_twice_counts_once_and_the_finished_one_counts():
     going, done, other = (
-        history("one", accuracies=(0.1, 0.2), finished=False),
-        history("one"),
-        history("one", seed=1),
+        made("one", accuracies=(0.1, 0.2), finished=False),
+        made("one"),
+        made("one", seed=1),
     )
-    assert [id(h) for h in _each_once([going, done, history("one"), other])] == [
+    assert [id(run) for run in _each_once([going, done, made("one"), other])] == [
         id(done),
         id(other),
     ]

@@ -111,7 +111,7 @@ def test_figures_for_papers_show_the_means(comparison, tmp_path):
     from fedskew.report.figures.paper import draw_curves, draw_ecdf, save_paper_figures
 
     line = draw_curves(comparison).axes[0].get_lines()[0]
-    first, second = (history.rounds for history in comparison.entries[0].histories)
+    first, second = (run.rounds for run in comparison.entries[0].runs)
     assert line.get_xdata().tolist() == list(range(7))
     assert line.get_ydata()[3] == pytest.approx((first[3].accuracy + second[3].accuracy) / 2)
     steps = draw_ecdf(comparison).axes[0].get_lines()[0]

@@ -79,12 +79,12 @@ def test_everything_a_report_promises_is_in_it(tmp_path):
 
 def test_the_raster_says_who_was_chosen_when(tmp_path):
     found = two_methods(tmp_path)
-    history = found.entries[0].histories[0]
+    run = found.entries[0].runs[0]
     raster = payload_of(found)["methods"][0]["runs"][0]["chosen"]
     cells = np.frombuffer(base64.b64decode(raster["data"]), np.uint8).reshape(
         raster["bands"], raster["columns"]
     )
-    for t, played in enumerate(history.rounds[1:]):
+    for t, played in enumerate(run.rounds[1:]):
         chosen = {client for chain in played.chains for client in chain.clients}
         assert {int(c) for c in np.array(raster["clients"])[cells[:, t] == 255]} == chosen
     assert cells.sum() == 255 * 6 * 3
@@ -134,11 +134,11 @@ def test_markup_in_names_cannot_come_alive(tmp_path):
 
 
 def test_scripts_never_write_markup():
-    from fedskew.report.page.html import SCRIPTS, _file
+    from fedskew.report.page.html import _file, scripts
 
-    for name in SCRIPTS:
+    for name in scripts():
         assert not re.search(
-            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", _file(f"js/{name}.js")
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", _file(name)
         ), name
 
 
@@ -182,7 +182,7 @@ def test_a_half_written_record_is_passed_over_and_a_damaged_one_is_an_error(tmp_
     path = tmp_path / "a" / "rounds.jsonl"
     whole = path.read_text()
     path.write_text(whole[:-30])
-    assert len(Comparison.read(tmp_path / "a").entries[0].histories[0].rounds) == 4
+    assert len(Comparison.read(tmp_path / "a").entries[0].runs[0].rounds) == 4
     path.write_text("{half\n" + whole)
     assert "rounds.jsonl:1: damaged record" in error_of("report", tmp_path / "a")
 

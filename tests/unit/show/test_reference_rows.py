@@ -19,7 +19,7 @@ from io import StringIO
 
 from played import write_run
 from rich.console import Console
-from test_comparison import history
+from test_comparison import made
 from typer.testing import CliRunner
 
 from fedskew import Run, run
@@ -230,18 +230,19 @@ def test_clients_without_test_sets(tmp_path):
     assert list(tmp_path.iterdir()) == []
     assert not want_references(line_up(["fedavg", "cfl"], {"data.client_test": "none"}), None)
     note = "no reference rows: clients have no test sets; set data.client_test to split or matched"
-    assert Comparison.of([history("one")], references=True).notes() == [note]
+    assert Comparison.of([made("one")], references=True).notes() == [note]
 
 
 def test_runs_made_one_by_one_say_what_is_missing():
-    note = "without the reference rows local_only, majority_class, fine_tuned, centralised: fedskew compare makes them"
-    clients = {"accuracy": [1.0], "test_examples": [1]}
-    personal = history("many", accuracies=(math.nan,) * 3, client_accuracy=0.7, clients=clients)
-    assert Comparison.of([history("one", clients=clients), personal]).notes() == [note]
-    assert (
-        Comparison.of([history("one", clients=clients), personal], references=False).notes() == []
+    note = (
+        "without the reference rows local_only, majority_class, fine_tuned, centralised: "
+        "fedskew compare makes them"
     )
-    assert Comparison.of([history("one", clients=clients)]).notes() == []
+    clients = {"accuracy": [1.0], "test_examples": [1]}
+    personal = made("many", accuracies=(math.nan,) * 3, client_accuracy=0.7, clients=clients)
+    assert Comparison.of([made("one", clients=clients), personal]).notes() == [note]
+    assert Comparison.of([made("one", clients=clients), personal], references=False).notes() == []
+    assert Comparison.of([made("one", clients=clients)]).notes() == []
 
 
 # ---------------------------------------------------------------- never ranked
@@ -250,11 +251,10 @@ def test_runs_made_one_by_one_say_what_is_missing():
 def perfect(name, accuracy, references):
     clients = {"accuracy": [accuracy] * 4, "test_examples": [5] * 4}
     perfect = {"accuracy": [1.0] * 4, "test_examples": [5] * 4}
-    made = [
-        history(name, s, clients={**clients, "accuracy": [accuracy + s / 1000] * 4})
-        for s in range(5)
+    runs = [
+        made(name, s, clients={**clients, "accuracy": [accuracy + s / 1000] * 4}) for s in range(5)
     ]
-    return [replace(h, references={"fine_tuned": perfect} if references else {}) for h in made]
+    return [replace(run, references={"fine_tuned": perfect} if references else {}) for run in runs]
 
 
 def test_the_best_method_is_best_whatever_a_reference_has():
@@ -278,16 +278,16 @@ def test_the_best_method_is_best_whatever_a_reference_has():
 
 def test_local_only_is_compared_like_a_method_only_where_it_is_alone():
     def alone(seed):
-        made = history(
+        run = made(
             "local_only",
             seed,
             (math.nan,) * 3,
             client_accuracy=0.9,
             clients={"accuracy": [0.9], "test_examples": [1]},
         )
-        return replace(made, recipe={**made.recipe, "procedure": {"use": "local_only"}})
+        return replace(run, recipe={**run.recipe, "procedure": {"use": "local_only"}})
 
-    beside = Comparison.of([alone(0), alone(1), history("one", 0), history("one", 1)])
+    beside = Comparison.of([alone(0), alone(1), made("one", 0), made("one", 1)])
     assert [e.label for e in beside.entries] == ["one"]
     assert [e.label for e in beside.references] == ["local_only"]
     assert not math.isnan(beside.table(budget="bytes").budget_size)
@@ -341,7 +341,7 @@ def test_a_row_that_cannot_be_had_is_kept_with_its_reason(tmp_path):
     result = run(
         "fedavg", settings={"run.rounds": 1, "model.use": "logistic"}, workers=1, out=tmp_path / "a"
     )
-    several = replace(result, models=np.concatenate([result.models] * 2))
+    several = replace(result, final_model=(np.concatenate([result.models] * 2), result.layout))
     found = with_references(several)
     assert "only a global model can be tuned" in found.references["fine_tuned"]["failed"]
     table = Comparison.of([found], references=True).table()

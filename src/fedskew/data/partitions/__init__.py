@@ -1,5 +1,6 @@
-"""Ways to divide a dataset among clients. A partition rule is ``rule(pool, clients, rng, *,
-options) -> Partition``.
+"""Ways to divide a dataset among clients.
+
+A partition rule is ``rule(pool, clients, rng, *, options) -> Partition``.
 """
 
 from __future__ import annotations

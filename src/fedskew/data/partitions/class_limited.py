@@ -1,10 +1,9 @@
-"""Every client holds exactly ``classes_per_client`` classes; each class is split equally among its
-owners (METHODS 1.5).
+"""Every client holds ``classes_per_client`` classes; owners of a class share it (METHODS 1.5).
 
 The class-constrained partition CCDD(Φ) of BACSA (paper 001), which gives only the idea; the rule is
-``#label`` of NIID-Bench (Li et al., ICDE 2022). ``balanced_owners = True`` (our default) gives
-every class the same number of owners, up to one; False is NIID-Bench's draw: client i owns class i
-mod C and random others, so sizes differ more.
+``#label`` of NIID-Bench (Li et al., ICDE 2022). Each class is split equally among its owners.
+``balanced_owners = True`` (our default) gives every class the same number of owners, up to one;
+False is NIID-Bench's draw: client i owns class i mod C and random others, so sizes differ more.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ def class_limited(
     balanced_owners: bool = True,
 ) -> Partition:
     """Exactly ``classes_per_client`` classes for every client."""
-    where, num_classes = "partition class_limited", pool.num_classes
+    where = "partition class_limited"
+    num_classes = pool.num_classes
     check(pool, clients, "class_limited")
     check_classes(classes_per_client, num_classes, where)
     needed = -(-num_classes // classes_per_client) if balanced_owners else num_classes

@@ -1,5 +1,4 @@
-"""Each client draws its own class proportions from a Dirichlet distribution and has the same size
-as every other (METHODS 1.3).
+"""Each client draws its own Dirichlet class proportions; all have the same size (METHODS 1.3).
 
 Hsu, Qi, Brown, "Measuring the effects of non-identical data distribution for federated visual
 classification" (2019). Clients draw one after another without replacement; a class that has run out
@@ -55,8 +54,9 @@ def dirichlet_client(
 
 
 def _take(logs: Floats, left: Ints, size: int, rng: np.random.Generator) -> Ints:
-    """Draw ``size`` examples without replacement. Every further turn has one exhausted class
-    more: at most C turns.
+    """Draw ``size`` examples without replacement.
+
+    Every further turn has one exhausted class more: at most C turns.
     """
     taken = np.zeros_like(left)
     while size:

@@ -1,5 +1,4 @@
-"""Every client holds the same number of examples, in equal parts from ``classes_per_client``
-classes (METHODS 1.6).
+"""Every client holds equally many examples of each of ``classes_per_client`` classes (METHODS 1.6).
 
 The setting of AFLS (paper 003): D examples per device, D / k of each of its k classes. ``owners =
 "balanced"`` gives every class the same number of owners, up to one: the only reading under which
@@ -30,9 +29,7 @@ def equal_classes(
     owners: Literal["balanced", "random"] = "balanced",
     size: int = 0,
 ) -> Partition:
-    """Equal sizes, equal parts of each class held. ``size``: examples per client, 0 = as many as
-    fit.
-    """
+    """Equal sizes, equal parts of each class held; ``size`` examples each, 0 = as many as fit."""
     where = "partition equal_classes"
     check(pool, clients, "equal_classes")
     check_classes(classes_per_client, pool.num_classes, where)
@@ -46,8 +43,8 @@ def equal_classes(
         table = balanced(clients, pool.num_classes, classes_per_client, rng)
     else:
         table = scattered(clients, pool.num_classes, classes_per_client, rng, anchored=False)
-    owned = table.sum(axis=0)
-    most = int((pool.class_sizes[owned > 0] // owned[owned > 0]).min())
+    num_owners = table.sum(axis=0)
+    most = int((pool.class_sizes[num_owners > 0] // num_owners[num_owners > 0]).min())
     each = size // classes_per_client or most
     if not 0 < each <= most:
         what = f"a client can hold {most} examples of each class, {each} are asked for"

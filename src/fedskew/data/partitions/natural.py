@@ -27,8 +27,9 @@ def natural(
     rest: Literal["drop", "merge"] = "drop",
     min_size: int = 1,
 ) -> Partition:
-    """Clients from a column of the pool. Groups below ``min_size`` are dropped first; nothing is
-    random.
+    """Clients from a column of the pool.
+
+    Groups below ``min_size`` are dropped first; nothing is random.
     """
     where = "partition natural"
     if column not in pool.columns:
@@ -44,8 +45,8 @@ def natural(
     values, group = np.unique(pool.columns[column], return_inverse=True)
     sizes = np.bincount(group, minlength=len(values))
     usable = np.flatnonzero(sizes >= min_size)
-    wanted = clients or len(usable)
-    if not 0 < wanted <= len(usable):
+    num_clients = clients or len(usable)
+    if not 0 < num_clients <= len(usable):
         raise DataError(
             where,
             f"{column} has {len(usable)} groups of {min_size} or more examples",
@@ -53,19 +54,21 @@ def natural(
         )
     by_size = usable[np.argsort(-sizes[usable], kind="stable")]
     client_of = np.full(len(values), -1, np.int64)
-    if rest == "merge" and wanted < len(usable):
-        client_of[by_size] = _merge(sizes[by_size], wanted)
-        return from_client_ids(client_of[group], clients=wanted)
-    kept = np.sort(by_size[:wanted])
-    client_of[kept] = np.arange(wanted)
+    if rest == "merge" and num_clients < len(usable):
+        client_of[by_size] = _merge(sizes[by_size], num_clients)
+        return from_client_ids(client_of[group], clients=num_clients)
+    kept = np.sort(by_size[:num_clients])
+    client_of[kept] = np.arange(num_clients)
     return dataclasses.replace(
-        from_client_ids(client_of[group], clients=wanted), names=tuple(str(v) for v in values[kept])
+        from_client_ids(client_of[group], clients=num_clients),
+        names=tuple(str(v) for v in values[kept]),
     )
 
 
 def _merge(sizes: Ints, clients: int) -> Ints:
     """Each group in turn joins the smallest client so far."""
-    load, joined = np.zeros(clients, np.int64), np.empty(len(sizes), np.int64)
+    load = np.zeros(clients, np.int64)
+    joined = np.empty(len(sizes), np.int64)
     for i, size in enumerate(sizes):
         joined[i] = load.argmin()
         load[joined[i]] += size

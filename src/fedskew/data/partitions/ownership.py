@@ -1,6 +1,4 @@
-"""Which classes a client may hold: (K, C) tables of True and False with the same number of
-classes for every client.
-"""
+"""Which classes a client may hold: (K, C) tables of True and False with equal row sums."""
 
 from __future__ import annotations
 
@@ -22,8 +20,7 @@ def check_classes(per_client: int, num_classes: int, where: str) -> None:
 
 
 def balanced(clients: int, num_classes: int, per_client: int, rng: np.random.Generator) -> Bools:
-    """Every client owns ``per_client`` classes and every class has the same number of owners, up to
-    one.
+    """Every client owns ``per_client`` classes; the numbers of owners differ by one at most.
 
     Drawn as METHODS 1.5 says: permute a multiset of class ids, deal, swap away duplicates. Above C
     / 2 the classes a client does NOT own are drawn instead, because a random swap then almost never
@@ -49,9 +46,7 @@ def balanced(clients: int, num_classes: int, per_client: int, rng: np.random.Gen
 def scattered(
     clients: int, num_classes: int, per_client: int, rng: np.random.Generator, *, anchored: bool
 ) -> Bools:
-    """Every client owns ``per_client`` random classes; ``anchored``: client i owns class i mod C
-    for certain.
-    """
+    """Every client owns ``per_client`` random classes; ``anchored``: i owns class i mod C."""
     keys = rng.random((clients, num_classes))
     if anchored:
         keys[np.arange(clients), np.arange(clients) % num_classes] = -1.0
@@ -69,14 +64,15 @@ def _table(hands: Ints, num_classes: int) -> Bools:
 
 
 def _separate(hands: Ints, num_classes: int, rng: np.random.Generator) -> bool:
-    """Swap cards between hands, in place, until no hand holds a class twice. False: not within
-    the sweeps allowed.
+    """Swap cards between hands, in place, until no hand holds a class twice.
+
+    False: not within the sweeps allowed.
     """
     clients, width = hands.shape
-    held = np.zeros((clients, num_classes), np.int64)
-    np.add.at(held, (np.repeat(np.arange(clients), width), hands.ravel()), 1)
+    num_held = np.zeros((clients, num_classes), np.int64)
+    np.add.at(num_held, (np.repeat(np.arange(clients), width), hands.ravel()), 1)
     for _ in range(MAX_SWEEPS):
-        doubled = np.argwhere(np.take_along_axis(held, hands, axis=1) > 1)
+        doubled = np.argwhere(np.take_along_axis(num_held, hands, axis=1) > 1)
         if not len(doubled):
             return True
         partners = np.stack(
@@ -85,20 +81,22 @@ def _separate(hands: Ints, num_classes: int, rng: np.random.Generator) -> bool:
         )
         for (i, a), (j, b) in zip(doubled.tolist(), partners.tolist(), strict=True):
             mine, other = hands[i, a], hands[j, b]
-            if held[i, mine] > 1 and not held[i, other] and not held[j, mine]:
+            if num_held[i, mine] > 1 and not num_held[i, other] and not num_held[j, mine]:
                 hands[i, a], hands[j, b] = other, mine
-                held[i, mine] -= 1
-                held[j, mine] += 1
-                held[j, other] -= 1
-                held[i, other] += 1
+                num_held[i, mine] -= 1
+                num_held[j, mine] += 1
+                num_held[j, other] -= 1
+                num_held[i, other] += 1
     return False
 
 
 def _greedy(quota: Ints, clients: int, per_client: int, rng: np.random.Generator) -> Ints:
-    """Each client takes the classes with the most owners still to find. Always ends, for quotas
-    that differ by one at most.
+    """Each client takes the classes with the most owners still to find.
+
+    It always ends, for quotas that differ by one at most.
     """
-    left, hands = quota.copy(), np.empty((clients, per_client), np.int64)
+    left = quota.copy()
+    hands = np.empty((clients, per_client), np.int64)
     for client in rng.permutation(clients):
         hands[client] = np.lexsort((rng.random(len(left)), -left))[:per_client]
         left[hands[client]] -= 1

@@ -149,8 +149,9 @@ def from_client_ids(
 def deal(
     pool: Pool, counts: Ints, rng: np.random.Generator, *, tries: int = 1, moved: int = 0
 ) -> Partition:
-    """Give each client random examples so that it holds ``counts`` (K, C) of each class; what is
-    left over goes to nobody.
+    """Give each client random examples so that it holds ``counts`` (K, C) of each class.
+
+    What is left over goes to nobody.
     """
     left_over = pool.class_sizes - counts.sum(axis=0)
     assert (left_over >= 0).all()

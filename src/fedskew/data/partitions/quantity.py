@@ -1,5 +1,4 @@
-"""Clients differ in how much they hold, not in what: sizes from a Dirichlet distribution, labels at
-random.
+"""Clients differ in how much they hold, not in what: Dirichlet sizes, random labels.
 
 ``iid-diff-quantity`` of NIID-Bench (Li, Diao, Chen, He, ICDE 2022). Redrawn until no client has
 fewer than ``min_size``.

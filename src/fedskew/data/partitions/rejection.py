@@ -40,8 +40,9 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Several independent attempts. Kept class by class, as drawn: only the attempt that is used
-    becomes a (K, C) table.
+    """Several independent attempts.
+
+    They are kept class by class, as drawn: only the attempt that is used becomes a (K, C) table.
     """
 
     dealt: Floats  # (C, attempts, K) examples of the step-th class of each attempt's order
@@ -62,7 +63,9 @@ def draw(
     check_rule(rule)
     possible = clients * rule.min_size <= class_sizes.sum()
     limit = rule.max_tries if possible else 1
-    best, best_size, tries = np.zeros((clients, len(class_sizes)), np.int64), -1, 0
+    best = np.zeros((clients, len(class_sizes)), np.int64)
+    best_size = -1
+    tries = 0
     while tries < limit:
         attempts = min(_batch(tries, clients * len(class_sizes)), limit - tries)
         batch = attempt(class_sizes, clients, attempts, rng, rule)
@@ -71,7 +74,8 @@ def draw(
         if good.size:
             return batch.counts(int(good[0])), tries + int(good[0]) + 1, 0
         if smallest.max() > best_size:
-            best, best_size = batch.counts(int(smallest.argmax())), int(smallest.max())
+            best = batch.counts(int(smallest.argmax()))
+            best_size = int(smallest.max())
         tries += attempts
     if rule.repair == "move" and possible:
         counts, moved = move(best, rule.min_size)
@@ -83,12 +87,14 @@ def attempt(
     class_sizes: Ints, clients: int, attempts: int, rng: np.random.Generator, rule: Rule
 ) -> Batch:
     """Independent attempts, all at once."""
-    num_classes, full = len(class_sizes), class_sizes.sum() / clients
+    num_classes = len(class_sizes)
+    full = class_sizes.sum() / clients
     logs = log_gamma(np.full((num_classes, attempts, clients), rule.alpha), rng)
     orders = np.tile(np.arange(num_classes), (attempts, 1))
     if rule.shuffle_class_order:
         orders = rng.permuted(orders, axis=1)
-    dealt, sizes = np.empty_like(logs), np.zeros((attempts, clients))
+    dealt = np.empty_like(logs)
+    sizes = np.zeros((attempts, clients))
     for step in range(num_classes):
         still_open = sizes < full if rule.balance else np.ones_like(sizes, np.bool_)
         dealt[step] = cut(logs[step], still_open, class_sizes[orders[:, step]])
@@ -104,8 +110,7 @@ def log_gamma(shape: Floats, rng: np.random.Generator) -> Floats:
 
 
 def cut(logs: Floats, still_open: Bools, sizes: Ints) -> Floats:
-    """Cut ``sizes`` examples at floor(cumulative share * size), shares taken over the open clients
-    only.
+    """Cut ``sizes`` examples at floor(cumulative share * size), among the open clients only.
 
     >>> cut(np.log([[1.0, 1.0, 2.0]]), np.array([[True, False, True]]), np.array([10])).tolist()
     [[3.0, 0.0, 7.0]]
@@ -126,14 +131,15 @@ def cut(logs: Floats, still_open: Bools, sizes: Ints) -> Floats:
 
 
 def move(counts: Ints, min_size: int) -> tuple[Ints, int]:
-    """Fill every client up to ``min_size`` from the largest client's largest class, again and
-    again.
+    """Fill every client up to ``min_size`` from the largest client's largest class.
 
     >>> move(np.array([[0, 1], [9, 4]]), 3)
     (array([[2, 1],
            [7, 4]]), 2)
     """
-    counts, sizes, moved = counts.copy(), counts.sum(axis=1), 0
+    counts = counts.copy()
+    sizes = counts.sum(axis=1)
+    moved = 0
     for poor in np.flatnonzero(sizes < min_size):
         while sizes[poor] < min_size:
             rich = int(sizes.argmax())
@@ -164,18 +170,18 @@ def check_rule(rule: Rule) -> None:
 
 
 def _batch(tries: int, cells: int) -> int:
-    """1, 1, 2, 4, ... attempts at a time: the first try is usually good, and a thousand should
-    go fast.
-    """
+    """1, 1, 2, 4, ... attempts at a time: the first is usually good, a thousand should go fast."""
     return max(1, min(tries, MAX_BATCH, MAX_CELLS // cells))
 
 
 def _infeasible(rule: Rule, best: Ints, tries: int, possible: bool) -> InfeasiblePartition:
     smallest = int(best.sum(axis=1).min())
     what = (
-        f"no client below {rule.min_size} examples in {tries} tries with alpha = {rule.alpha}; the best had one of {smallest}"
+        f"no client below {rule.min_size} examples in {tries} tries with alpha = {rule.alpha}; "
+        f"the best had one of {smallest}"
         if possible
-        else f"{len(best)} clients of {rule.min_size} examples need {len(best) * rule.min_size}, there are {best.sum()}"
+        else f"{len(best)} clients of {rule.min_size} examples "
+        f"need {len(best) * rule.min_size}, there are {best.sum()}"
     )
     remedy = (
         "Raise alpha, lower min_size or clients, or set repair = 'move'"

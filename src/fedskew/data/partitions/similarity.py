@@ -1,5 +1,4 @@
-"""A share S of the data is dealt at random, the rest is sorted by label and cut into one block per
-client (METHODS 1.4).
+"""A share S is dealt at random, the rest sorted by label, one block per client (METHODS 1.4).
 
 Karimireddy et al., "SCAFFOLD" (ICML 2020), section 7; as used by Clust-PSI-PFL (paper 004). S = 1
 is IID; with S = 0 and balanced classes every client holds one class. What does not divide evenly
@@ -17,9 +16,7 @@ from .partition import Partition, Pool, check, from_client_ids
 def similarity(
     pool: Pool, clients: int, rng: np.random.Generator, *, similarity: float = 0.0
 ) -> Partition:
-    """Share ``similarity`` (S, between 0 and 1) is IID, the rest one block of the label-sorted
-    data per client.
-    """
+    """Share ``similarity`` (S, 0 to 1) is IID, the rest one label-sorted block per client."""
     check(pool, clients, "similarity")
     if not 0.0 <= similarity <= 1.0:
         raise DataError(
@@ -27,7 +24,8 @@ def similarity(
         )
     shuffled = rng.permutation(pool.size)
     num_iid = round(similarity * pool.size)
-    even, skewed = shuffled[:num_iid], shuffled[num_iid:]
+    even = shuffled[:num_iid]
+    skewed = shuffled[num_iid:]
     skewed = skewed[np.argsort(pool.labels[skewed], kind="stable")]
     each_even, each_skewed = len(even) // clients, len(skewed) // clients
     if each_even + each_skewed == 0:

@@ -93,14 +93,14 @@ def build(arrays: Arrays) -> Dataset:
         "train labels": arrays.y,
         "test labels": arrays.y_test,
     }
-    for (what, part), wanted in zip(parts.items(), MD5 + LABEL_MD5, strict=True):
-        found = hashlib.md5(
+    for (what, part), published in zip(parts.items(), MD5 + LABEL_MD5, strict=True):
+        md5 = hashlib.md5(
             np.ascontiguousarray(part, np.uint8).data, usedforsecurity=False
         ).hexdigest()
-        if found != wanted:
+        if md5 != published:
             raise DataError(
                 "data cifar10",
-                f"the {what} have MD5 {found}, not {wanted}",
+                f"the {what} have MD5 {md5}, not {published}",
                 "They are damaged: fetch them again",
             )
     return from_arrays(

@@ -1,6 +1,4 @@
-"""Digits: 1,797 handwritten digits of 8 x 8 pixels that come with scikit-learn, for a first run
-without any download.
-"""
+"""Digits: 1,797 handwritten digits of 8 x 8 pixels that come with scikit-learn: no download."""
 
 from __future__ import annotations
 
@@ -29,8 +27,9 @@ INFO = Info(
 
 
 def read_embedded() -> Dataset:
-    """The digits. Pixels run from 0 to 16, and mean and std are theirs in units of 255, like for
-    any uint8 image.
+    """The digits.
+
+    Pixels run from 0 to 16, and mean and std are theirs in units of 255, like for any uint8 image.
     """
     table = _table()
     return from_arrays(
@@ -44,11 +43,13 @@ def read_embedded() -> Dataset:
 
 
 def _table() -> NDArray[np.float64]:
-    """(1797, 65) pixels and label. Read from scikit-learn's folder without importing it: on a fleet
-    every message to a client starts a new Python, and the import was 0.6 s of CPU time in each.
+    """(1797, 65) pixels and label.
+
+    Read from scikit-learn's folder without importing it: on a fleet every message to a client
+    starts a new Python, and the import was 0.6 s of CPU time in each.
     """
-    found = find_spec("sklearn")
-    places = (found.submodule_search_locations or []) if found else []
+    package = find_spec("sklearn")
+    places = (package.submodule_search_locations or []) if package else []
     path = next((path for place in places if (path := Path(place) / FILE).is_file()), None)
     if path is not None:
         with gzip.open(path, "rt") as file:

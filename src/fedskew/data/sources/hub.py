@@ -1,6 +1,4 @@
-"""Images from the Hugging Face hub, for people who have its ``datasets`` library; checked like
-every other source.
-"""
+"""Images from the Hugging Face hub, for people with its ``datasets`` library; checked like all."""
 
 from __future__ import annotations
 

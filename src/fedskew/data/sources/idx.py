@@ -1,5 +1,4 @@
-"""MNIST and Fashion-MNIST: 70,000 grey images of 28 x 28 pixels each, in the IDX files they were
-published in.
+"""MNIST and Fashion-MNIST: 70,000 grey images of 28 x 28 pixels each, in their IDX files.
 
 LeCun, Cortes, Burges, "The MNIST database of handwritten digits"; Xiao, Rasul, Vollgraf,
 "Fashion-MNIST" (2017). Whatever brought the arrays (a folder, a package, the hub), they are written
@@ -133,12 +132,12 @@ def read(name: str, folder: Path) -> Dataset:
 def build(name: str, arrays: Arrays) -> Dataset:
     """Check the four arrays against the published MD5 and make a dataset of them."""
     parts = [np.asarray(a, np.uint8) for a in (arrays.x, arrays.y, arrays.x_test, arrays.y_test)]
-    for file, part, wanted in zip(FILES, parts, MD5[name], strict=True):
-        found = idx_md5(part)
-        if found != wanted:
+    for file, part, published in zip(FILES, parts, MD5[name], strict=True):
+        md5 = idx_md5(part)
+        if md5 != published:
             raise DataError(
                 f"data {name}",
-                f"{file} has MD5 {found}, not {wanted}",
+                f"{file} has MD5 {md5}, not {published}",
                 "It is damaged or another dataset: fetch it again",
             )
     info = INFOS[name]

@@ -1,5 +1,6 @@
-"""NIH ChestX-ray14: the label table of all 112,120 X-rays, and a folder's sample of small images
-(Wang et al., CVPR 2017).
+"""NIH ChestX-ray14: the labels of all 112,120 X-rays, and a sample of small images in a folder.
+
+Wang et al., CVPR 2017.
 
 Only X-rays with exactly one of the 14 findings are kept (METHODS 11.4: an image then has one
 label), and ``patient`` names natural clients. Classes that do not occur are dropped. Cite Wang et
@@ -123,11 +124,11 @@ def _unpack(path: Path) -> bytes:
         raise DataError(
             f"file {path}", f"cannot be unpacked ({error})", "Fetch it again"
         ) from error
-    found = hashlib.sha256(text).hexdigest()
-    if found != TABLE_SHA256:
+    sha256 = hashlib.sha256(text).hexdigest()
+    if sha256 != TABLE_SHA256:
         raise DataError(
             "data nih_labels",
-            f"{TABLE} has SHA-256 {found}, not {TABLE_SHA256}",
+            f"{TABLE} has SHA-256 {sha256}, not {TABLE_SHA256}",
             "It is damaged: fetch it again",
         )
     return text

@@ -53,8 +53,9 @@ class Hub:
 
 @dataclass(frozen=True)
 class Source:
-    """How to get one dataset. ``find`` lists its files in a folder (empty = not there), ``read``
-    turns them into a dataset.
+    """How to get one dataset.
+
+    ``find`` lists its files in a folder (empty = not there), ``read`` turns them into a dataset.
     """
 
     info: Info
@@ -81,10 +82,10 @@ def read_npz(path: Path, keys: tuple[str, ...]) -> list[NDArray[Any]]:
 
 def find_one(folder: Path, pattern: str) -> list[Path]:
     """The one file of ``folder`` that fits ``pattern``; several are refused rather than guessed."""
-    found = sorted(folder.glob(pattern))
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
+    files = sorted(folder.glob(pattern))
+    if len(files) > 1:
+        names = ", ".join(path.name for path in files)
         raise DataError(
             f"folder {folder}", f"several files fit {pattern}: {names}", "Keep one of them there"
         )
-    return found
+    return files

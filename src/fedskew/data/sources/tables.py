@@ -70,8 +70,9 @@ def read_parquet(folder: Path, pattern: str, columns: tuple[str, ...]) -> tuple[
 
 
 def read_acsincome(folder: Path) -> Dataset:
-    """The ten folktables columns as raw codes; ``STATE`` and ``PUMA`` (made unique with its
-    state) name clients.
+    """The ten folktables columns as raw codes; ``STATE`` and ``PUMA`` name clients.
+
+    ``PUMA`` is made unique with its state.
     """
     path, table = read_parquet(
         folder, "acsincome*.parquet", ("STATE", "PUMA", "label", *ACS_FEATURES)
@@ -95,8 +96,8 @@ def read_serengeti(folder: Path) -> Dataset:
     Rows without a roll number (2 of 20,172) are dropped. The animal count is 0 exactly for the
     class ``blank``.
     """
-    wanted = ("site", "label", "label_name", *SERENGETI_FEATURES)
-    path, table = read_parquet(folder, "serengeti*.parquet", wanted)
+    columns = ("site", "label", "label_name", *SERENGETI_FEATURES)
+    path, table = read_parquet(folder, "serengeti*.parquet", columns)
     table = table.dropna(subset=list(SERENGETI_FEATURES))
     named = table[["label", "label_name"]].drop_duplicates().sort_values("label")
     table = table.assign(site_col=[ord(letter[0]) - ord("A") for letter in table["site_col"]])

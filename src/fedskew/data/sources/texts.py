@@ -1,5 +1,4 @@
-"""Two sets of short texts, read from a Parquet file in a folder you name; the texts themselves
-never enter a dataset.
+"""Two sets of short texts, from a Parquet file of yours; the texts never enter a dataset.
 
 Sentiment140: is a tweet positive or negative (Go, Bhayani, Huang 2009)? The neutral tweets of its
 test file are left out, as no training tweet is neutral (METHODS 10). Amazon: which of six
@@ -61,9 +60,7 @@ AMAZON_INFO = Info(
 
 @dataclass(frozen=True)
 class Texts:
-    """Raw texts and labels, for whoever builds a vocabulary of their own (from the training
-    clients only, say).
-    """
+    """Raw texts and labels, for a vocabulary of one's own (from the training clients only, say)."""
 
     texts: list[str]
     labels: Ints
@@ -77,10 +74,9 @@ def read_texts(name: str, folder: Path) -> Texts:
 
 
 def encode_texts(raw: Texts, length: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Numbers of the words of the training and the test texts, and how many there are; no word
-    is left out.
-    """
-    train, test = [tokenise(t) for t in raw.texts], [tokenise(t) for t in raw.test_texts]
+    """Word numbers of the training and test texts, and how many words there are: all of them."""
+    train = [tokenise(t) for t in raw.texts]
+    test = [tokenise(t) for t in raw.test_texts]
     numbers = build_vocabulary([*train, *test], sys.maxsize)
     return encode(train, numbers, length), encode(test, numbers, length), len(numbers) + FIRST_WORD
 
@@ -112,10 +108,8 @@ def read(name: str, folder: Path) -> Dataset:
 
 def _sent140(folder: Path) -> Texts:
     path, table = read_parquet(folder, "sent140*.parquet", ("split", "polarity", "text"))
-    polarity, split = (
-        table["polarity"].to_numpy(dtype=np.int64),
-        table["split"].astype(str).to_numpy(dtype=np.str_),
-    )
+    polarity = table["polarity"].to_numpy(dtype=np.int64)
+    split = table["split"].astype(str).to_numpy(dtype=np.str_)
     if not np.isin(polarity, (0, 2, 4)).all():
         raise DataError(
             f"file {path}", "polarity is not always 0, 2 or 4", "Bring the original labels"

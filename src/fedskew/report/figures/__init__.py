@@ -1,5 +1,6 @@
-"""Figures on disk (matplotlib, the optional extra ``fedskew[report]``: only imported when a figure
-is drawn).
+"""Figures on disk.
+
+With matplotlib, the optional extra ``fedskew[report]``: only imported when a figure is drawn.
 
 ``measurement`` draws all figures of a measurement, ``paper`` those of a comparison; the others hold
 one figure each.

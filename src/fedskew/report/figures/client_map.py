@@ -1,6 +1,7 @@
-"""Map of the clients: near means alike. Principal components of the square roots of the label
-proportions, so that straight distance on the full set of axes is the Hellinger distance (times the
-square root of two).
+"""Map of the clients: near means alike.
+
+Principal components of the square roots of the label proportions, so that straight distance on the
+full set of axes is the Hellinger distance (times the square root of two).
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ def principal_plane(points: Floats) -> tuple[Floats, Floats]:
     return centred @ main, np.clip(shares, 0, 1)
 
 
-def draw_map(found: Measurement) -> Figure:
+def draw_map(measurement: Measurement) -> Figure:
     """The map of a measurement, coloured by its chosen grouping."""
-    grouping, active = found.chosen_grouping, np.flatnonzero(found.signal.known)
-    places, shares = principal_plane(np.sqrt(found.signal.rows[active]))
+    grouping = measurement.chosen_grouping
+    active = np.flatnonzero(measurement.signal.known)
+    places, shares = principal_plane(np.sqrt(measurement.signal.rows[active]))
     labels = grouping.clustering.labels[active]
     figure = new_figure(6.4, 5.4)
     axes = figure.subplots()
@@ -71,7 +73,7 @@ def draw_map(found: Measurement) -> Figure:
     left = grouping.clustering.k - len(named)
     rest = f"; grey: {plural(left, 'smaller cluster')}" if left else ""
     what = f"{plural(grouping.clustering.k, 'cluster')}, {grouping.how}{rest}"
-    title(axes, f"Map of {plural(len(active), 'client')}", f"{found.counts.source}\n{what}")
+    title(axes, f"Map of {plural(len(active), 'client')}", f"{measurement.counts.source}\n{what}")
     return figure
 
 
@@ -80,9 +82,7 @@ def _colours(labels: Ints, colours: list[str]) -> list[str]:
 
 
 def _draw_places(axes: Axes, places: Floats, labels: Ints, colours: list[str]) -> None:
-    """One marker per distinct place and cluster: clients with the same labels lie on top of each
-    other.
-    """
+    """One marker per distinct place and cluster: clients with the same labels share a place."""
     grid = np.column_stack([np.round(places / max(float(np.ptp(places)), 1e-12), 3), labels])
     _, first, sizes = np.unique(grid, axis=0, return_index=True, return_counts=True)
     marker = _markers(labels)[first]
@@ -104,23 +104,24 @@ def _draw_places(axes: Axes, places: Floats, labels: Ints, colours: list[str]) -
 
 
 def _markers(labels: Ints) -> NDArray[np.str_]:
-    """Circles for the first round through the palette, squares for the second, triangles for
-    what is grey.
-    """
+    """Circles for the first turn through the palette, then squares; triangles for what is grey."""
     _, named = cluster_colours(labels)
     shape = dict.fromkeys(named[: len(COLOURS)], "o") | dict.fromkeys(named[len(COLOURS) :], "s")
     return np.array([shape.get(cluster, "^") for cluster in labels.tolist()])
 
 
 def _draw_cells(axes: Axes, places: Floats, labels: Ints, colours: list[str]) -> None:
-    """Many clients: a dot per grid cell, larger for more clients (logarithmic), coloured by the
-    most frequent cluster.
+    """Many clients: a dot per grid cell, in the colour of its most frequent cluster.
+
+    Larger for more clients (logarithmic).
     """
     size = max(float(np.ptp(places, axis=0).max()), 1e-12) / CELLS
-    cells, own = np.unique(np.floor(places / size).astype(np.int64), axis=0, return_inverse=True)
-    crowd = np.bincount(own.reshape(-1))
+    cells, cell_of = np.unique(
+        np.floor(places / size).astype(np.int64), axis=0, return_inverse=True
+    )
+    crowd = np.bincount(cell_of.reshape(-1))
     pairs, members = np.unique(
-        np.column_stack([own.reshape(-1), labels]), axis=0, return_counts=True
+        np.column_stack([cell_of.reshape(-1), labels]), axis=0, return_counts=True
     )
     winner = np.lexsort((members, pairs[:, 0]))[
         np.searchsorted(np.sort(pairs[:, 0]), np.arange(len(cells)), side="right") - 1
@@ -149,7 +150,8 @@ def _number_clusters(axes: Axes, places: Floats, labels: Ints, named: list[int])
     from matplotlib.patheffects import withStroke
 
     halo = [withStroke(linewidth=2.5, foreground="white")]
-    taken, apart = np.empty((0, 2)), 0.04 * max(float(np.ptp(places, axis=0).max()), 1e-12)
+    taken = np.empty((0, 2))
+    apart = 0.04 * max(float(np.ptp(places, axis=0).max()), 1e-12)
     for cluster in sorted(named, key=lambda c: -int((labels == c).sum())) if len(named) > 1 else []:
         members = places[labels == cluster]
         middle = members[np.linalg.norm(members - np.median(members, axis=0), axis=1).argmin()]

@@ -1,6 +1,4 @@
-"""Label heat map: a column per client, sorted by cluster; dark = much of the client's data has
-this label.
-"""
+"""Label heat map: a column per client, sorted by cluster; dark = much of its data has the label."""
 
 from __future__ import annotations
 
@@ -43,43 +41,46 @@ class Bands:
 
 
 def sort_clients(rows: Floats, labels: Ints) -> Ints:
-    """Positions of the clients: clusters by their main label, clients in a cluster by theirs and
-    how much they have of it.
+    """Positions of the clients: clusters by their main label, clients in a cluster by theirs.
+
+    Then by how much they have of it.
 
     >>> sort_clients(np.array([[0, 1.0], [1, 0], [0.4, 0.6]]), np.array([0, 1, 0]))
     array([1, 0, 2])
     """
-    groups, own = np.unique(labels, return_inverse=True)
+    groups, group_of = np.unique(labels, return_inverse=True)
     sums = np.zeros((len(groups), rows.shape[1]))
-    np.add.at(sums, own, rows)
+    np.add.at(sums, group_of, rows)
     main, share = rows.argmax(axis=1), rows.max(axis=1)
     # clients without a cluster come last
     rank = np.lexsort((groups, sums.argmax(axis=1), groups < 0))
     place = np.argsort(rank)
-    return np.lexsort((-share, main, place[own]))
+    return np.lexsort((-share, main, place[group_of]))
 
 
 def make_bands(rows: Floats, labels: Ints, most: int = MOST_BANDS) -> Bands:
-    """Rows and labels in sorted order cut into at most about ``most`` bands; no band crosses a
-    cluster if that is possible.
+    """Rows and labels in sorted order cut into at most about ``most`` bands.
+
+    No band crosses a cluster if that is possible.
     """
     starts = np.flatnonzero(np.diff(labels, prepend=labels[0] - 1))
     cluster_edges = np.append(starts, len(labels))
     cuts = cluster_edges if len(starts) <= most else np.array([0, len(labels)])
-    wanted = np.maximum(1, np.round(most * np.diff(cuts) / len(labels))).astype(int)
+    num_bands = np.maximum(1, np.round(most * np.diff(cuts) / len(labels))).astype(int)
     pieces = [
         np.linspace(a, b, min(n, b - a) + 1)[:-1]
-        for a, b, n in zip(cuts[:-1], cuts[1:], wanted, strict=True)
+        for a, b, n in zip(cuts[:-1], cuts[1:], num_bands, strict=True)
     ]
     edges = np.append(np.concatenate(pieces).astype(np.int64), len(labels))
     means = np.add.reduceat(rows, edges[:-1], axis=0) / np.diff(edges)[:, None]
     return Bands(edges, means, cluster_edges, labels[starts])
 
 
-def draw_heatmap(found: Measurement) -> Figure:
+def draw_heatmap(measurement: Measurement) -> Figure:
     """The heat map of a measurement, by its chosen grouping."""
-    grouping, active = found.chosen_grouping, np.flatnonzero(found.signal.known)
-    rows, labels = found.signal.rows[active], grouping.clustering.labels[active]
+    grouping = measurement.chosen_grouping
+    active = np.flatnonzero(measurement.signal.known)
+    rows, labels = measurement.signal.rows[active], grouping.clustering.labels[active]
     order = sort_clients(rows, labels)
     bands = make_bands(rows[order], labels[order])
     num_labels = rows.shape[1]
@@ -100,7 +101,7 @@ def draw_heatmap(found: Measurement) -> Figure:
     )
     _separate(axes, bands)
     _draw_strip(strip, bands, labels)
-    _name_labels(axes, found)
+    _name_labels(axes, measurement)
     per_band = len(active) / len(bands.rows)
     merged = f" (a column is the mean of about {per_band:,.0f} clients)" if per_band >= 1.5 else ""
     axes.set_xlabel(f"clients, sorted by cluster{merged}")
@@ -109,14 +110,12 @@ def draw_heatmap(found: Measurement) -> Figure:
     bar.set_label("share of the client's examples")
     bar.outline.set_visible(False)
     how = f"{plural(grouping.clustering.k, 'cluster')}, {grouping.how}"
-    title(strip, f"Labels of {plural(len(active), 'client')}: {how}", found.counts.source)
+    title(strip, f"Labels of {plural(len(active), 'client')}: {how}", measurement.counts.source)
     return figure
 
 
 def _top(bands: Bands) -> float:
-    """The darkest colour: the largest share shown, in tenths, so that pale federations can be
-    read too.
-    """
+    """The darkest colour: the largest share shown, in tenths; so pale figures can be read too."""
     return float(np.ceil(np.round(bands.rows.max() * 10, 6)) / 10)
 
 
@@ -130,7 +129,8 @@ def _separate(axes: Axes, bands: Bands) -> None:
 def _draw_strip(strip: Axes, bands: Bands, labels: Ints) -> None:
     """The clusters above the heat map; numbers where there is room."""
     colours, named = cluster_colours(labels)
-    whole, widths = bands.cluster_edges[-1], np.diff(bands.cluster_edges)
+    whole = bands.cluster_edges[-1]
+    widths = np.diff(bands.cluster_edges)
     strip.bar(
         bands.cluster_edges[:-1],
         1,
@@ -161,8 +161,8 @@ def _draw_strip(strip: Axes, bands: Bands, labels: Ints) -> None:
     strip.set_axis_off()
 
 
-def _name_labels(axes: Axes, found: Measurement) -> None:
-    names = found.counts.labels
+def _name_labels(axes: Axes, measurement: Measurement) -> None:
+    names = measurement.counts.labels
     step = max(1, -(-len(names) // MOST_TICKS))
     ticks = np.arange(0, len(names), step)
     axes.set_yticks(ticks + 0.5, [short(names[i]) for i in ticks.tolist()])

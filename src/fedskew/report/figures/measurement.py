@@ -27,12 +27,12 @@ FIGURES: dict[str, Callable[[Measurement], Figure]] = {
 
 
 def save_figures(
-    found: Measurement, folder: Path, *, on_step: Callable[[str], None] = lambda text: None
+    measurement: Measurement, folder: Path, *, on_step: Callable[[str], None] = lambda text: None
 ) -> list[Path]:
     """Draw every figure of :data:`FIGURES` as PNG and SVG; returns the files."""
     paths = []
     with drawing():
         for name, draw in FIGURES.items():
             on_step(f"figure: {name}")
-            paths += save(draw(found), folder, name)
+            paths += save(draw(measurement), folder, name)
     return paths

@@ -1,6 +1,4 @@
-"""Figures of a comparison for papers: learning curves with bands over seeds, and how clients are
-served (ECDF).
-"""
+"""Figures of a comparison for papers: learning curves with bands, and an ECDF over clients."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ import numpy as np
 from fedskew.compare.comparison import Comparison
 from fedskew.compare.estimates import mean_interval
 from fedskew.compare.ranking import Entry
-from fedskew.experiment.history import Resource
+from fedskew.experiment.figures import Resource
 from fedskew.report.figures.style import COLOURS, SOFT, drawing, new_figure, save, short
 from fedskew.types import Floats
 
@@ -31,22 +29,17 @@ LINES = ("-", "--", ":", "-.")
 
 
 def curve_of(entry: Entry, resource: Resource) -> tuple[Floats, Floats, Floats, Floats]:
-    """(x, mean, low, high) at the evaluations all runs of a method have; the bounds are the 95 %
-    interval of the mean.
+    """(x, mean, low, high) at the evaluations all runs of a method have.
+
+    The bounds are the 95 % interval of the mean.
     """
-    series = [
-        (known, values, history.spent(resource)[known])
-        for history in entry.histories
-        for known, values, _ in [history.evaluated]
-    ]
-    length = min(len(known) for known, *_ in series)
-    x = np.mean([spent[:length] for *_, spent in series], axis=0)
-    found = [
-        mean_interval(column) for column in np.array([values[:length] for _, values, _ in series]).T
-    ]
-    low = np.array([f.mean if np.isnan(f.low) else f.low for f in found])
-    high = np.array([f.mean if np.isnan(f.high) else f.high for f in found])
-    return x, np.array([f.mean for f in found]), low, high
+    length = min(len(run.curve.positions) for run in entry.runs)
+    spent = [run.spent(resource)[run.curve.positions[:length]] for run in entry.runs]
+    columns = np.array([run.curve.accuracy[:length] for run in entry.runs]).T
+    means = [mean_interval(column) for column in columns]
+    low = np.array([m.mean if np.isnan(m.low) else m.low for m in means])
+    high = np.array([m.mean if np.isnan(m.high) else m.high for m in means])
+    return np.mean(spent, axis=0), np.array([m.mean for m in means]), low, high
 
 
 def draw_curves(
@@ -68,8 +61,9 @@ def draw_curves(
 
 
 def draw_ecdf(comparison: Comparison, *, width: float = 5.0, height: float = 3.4) -> Figure:
-    """Share of clients whose accuracy is at most a, pooled over seeds (METHODS 9.7), a line per
-    method; references grey.
+    """Share of clients whose accuracy is at most a, pooled over seeds (METHODS 9.7).
+
+    A line per method; references grey.
     """
     with drawing():
         figure = new_figure(width, height)
@@ -81,7 +75,7 @@ def draw_ecdf(comparison: Comparison, *, width: float = 5.0, height: float = 3.4
         ]
         for entry, (colour, line) in looks + beside:
             values = np.concatenate(
-                [np.array(h.clients.get("accuracy", []), np.float64) for h in entry.histories]
+                [np.array(r.clients.get("accuracy", []), np.float64) for r in entry.runs]
             )
             values = np.sort(values[~np.isnan(values)])
             if len(values):
@@ -93,8 +87,9 @@ def draw_ecdf(comparison: Comparison, *, width: float = 5.0, height: float = 3.4
 
 
 def save_paper_figures(comparison: Comparison, folder: Path) -> list[Path]:
-    """Both figures as PNG and SVG; curves also against every other resource that all runs have
-    an account of.
+    """Both figures as PNG and SVG.
+
+    Curves also against every other resource that all runs have an account of.
     """
     figures: dict[str, Callable[[], Figure]] = {"ecdf": lambda: draw_ecdf(comparison)}
     for resource in X_LABELS:

@@ -20,14 +20,16 @@ MARKERS = ("o", "s", "D", "^")
 SIZES = (11, 9, 6, 5)  # equal choices lie on top of each other and stay visible
 
 
-def draw_silhouette(found: Measurement) -> Figure:
-    """A line per rule (points where a rule tries parameters rather than numbers of clusters), a
-    large marker at its choice.
+def draw_silhouette(measurement: Measurement) -> Figure:
+    """A line per rule, a large marker at its choice.
+
+    Points where a rule tries parameters rather than numbers of clusters.
     """
     figure = new_figure(7.0, 3.6)
     axes = figure.subplots()
     drawn = [
-        _draw_rule(axes, grouping, position) for position, grouping in enumerate(found.groupings)
+        _draw_rule(axes, grouping, position)
+        for position, grouping in enumerate(measurement.groupings)
     ]
     axes.axhline(0, color=SOFT, linewidth=0.6)
     axes.set_ylabel("mean silhouette")
@@ -43,40 +45,44 @@ def draw_silhouette(found: Measurement) -> Figure:
         )
         axes.set_xticks([])
     else:
-        _scale(
-            axes,
-            max(max(best_by_count(g)[0].max(initial=2), g.clustering.k) for g in found.groupings),
-        )
+        most = [
+            max(best_by_count(grouping)[0].max(initial=2), grouping.clustering.k)
+            for grouping in measurement.groupings
+        ]
+        _scale(axes, max(most))
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.6)
     title(
-        axes, "How many clusters? The best silhouette, the fewest among equals", found.counts.source
+        axes,
+        "How many clusters? The best silhouette, the fewest among equals",
+        measurement.counts.source,
     )
     return figure
 
 
 def best_by_count(grouping: Grouping) -> tuple[Ints, Floats]:
-    """The numbers of clusters a rule tried and the best silhouette of each; empty if it tried
-    none.
-    """
+    """The numbers of clusters a rule tried and the best silhouette of each; empty if none."""
     curve = grouping.clustering.details.get("curve")
     if curve is None:
         return np.empty(0, np.int64), np.empty(0)
-    counts, scores = np.asarray(curve["counts"]), np.asarray(curve["silhouettes"], np.float64)
+    counts = np.asarray(curve["counts"])
+    scores = np.asarray(curve["silhouettes"], np.float64)
     usable = np.isfinite(scores) & (counts >= 2)
     # OPTICS, DBSCAN: what leaves too many clients out was never a candidate
     if "noise_fractions" in curve:
         limit = grouping.clustering.details.get("thresholds", {}).get("max_noise")
         usable &= np.asarray(curve["noise_fractions"]) <= (1.0 if limit is None else limit)
-    found = np.unique(counts[usable])
-    return found, np.array([scores[usable & (counts == count)].max() for count in found.tolist()])
+    tried = np.unique(counts[usable])
+    return tried, np.array([scores[usable & (counts == count)].max() for count in tried.tolist()])
 
 
 def _draw_rule(axes: Axes, grouping: Grouping, position: int) -> bool:
     counts, scores = best_by_count(grouping)
-    found, colour, marker = grouping.clustering, LINE_COLOURS[position % 4], MARKERS[position % 4]
-    if not len(counts) or found.silhouette is None:
+    clustering = grouping.clustering
+    colour = LINE_COLOURS[position % 4]
+    marker = MARKERS[position % 4]
+    if not len(counts) or clustering.silhouette is None:
         return False
-    scanned = "noise_fractions" not in found.details["curve"]
+    scanned = "noise_fractions" not in clustering.details["curve"]
     axes.plot(
         counts,
         scores,
@@ -87,9 +93,9 @@ def _draw_rule(axes: Axes, grouping: Grouping, position: int) -> bool:
         alpha=0.85 if scanned else 0.6,
     )
     # noise policies and merged clusters may shift the final number a little
-    where = int(np.abs(counts - found.k).argmin())
+    where = int(np.abs(counts - clustering.k).argmin())
     axes.plot(
-        [found.k],
+        [clustering.k],
         [scores[where]],
         color=colour,
         marker=marker,
@@ -98,14 +104,14 @@ def _draw_rule(axes: Axes, grouping: Grouping, position: int) -> bool:
         linewidth=1.4 if scanned else 0,
         label=_legend(grouping),
     )
-    axes.axvline(found.k, color=colour, linewidth=0.7, linestyle=(0, (2, 3)), alpha=0.7)
+    axes.axvline(clustering.k, color=colour, linewidth=0.7, linestyle=(0, (2, 3)), alpha=0.7)
     return True
 
 
 def _legend(grouping: Grouping) -> str:
     score = grouping.clustering.silhouette
-    found = f"{grouping.rule.symbol} = {grouping.clustering.k}, silhouette {score:.2f}"
-    return f"{grouping.rule.title}\n{grouping.how}\n{found}\n"
+    choice = f"{grouping.rule.symbol} = {grouping.clustering.k}, silhouette {score:.2f}"
+    return f"{grouping.rule.title}\n{grouping.how}\n{choice}\n"
 
 
 def _scale(axes: Axes, most: int) -> None:

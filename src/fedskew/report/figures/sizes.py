@@ -27,8 +27,9 @@ MOST_BINS = 40
 
 
 def size_bins(sizes: Floats) -> tuple[Floats, bool]:
-    """(edges, whether they are logarithmic); edges lie between whole numbers, so that no bin is
-    empty by construction.
+    """(edges, whether they are logarithmic).
+
+    Edges lie between whole numbers, so that no bin is empty by construction.
 
     >>> size_bins(np.array([3.0, 3.0]))
     (array([2.5, 3.5]), False)
@@ -42,9 +43,9 @@ def size_bins(sizes: Floats) -> tuple[Floats, bool]:
     return np.arange(low - 0.5, high + step, step), False
 
 
-def draw_sizes(found: Measurement) -> Figure:
+def draw_sizes(measurement: Measurement) -> Figure:
     """The sizes of the clients that have examples."""
-    sizes = found.counts.table.sum(axis=1)
+    sizes = measurement.counts.table.sum(axis=1)
     sizes = sizes[sizes > 0].astype(np.float64)
     edges, logarithmic = size_bins(sizes)
     figure = new_figure(7.0, 3.2)
@@ -73,7 +74,7 @@ def draw_sizes(found: Measurement) -> Figure:
     spread = (
         f"{high} examples each"
         if low == high
-        else f"{low} to {high} examples, Gini {found.figures.size_gini:.2f}"
+        else f"{low} to {high} examples, Gini {measurement.figures.size_gini:.2f}"
     )
-    title(axes, f"Sizes of {plural(len(sizes), 'client')}: {spread}", found.counts.source)
+    title(axes, f"Sizes of {plural(len(sizes), 'client')}: {spread}", measurement.counts.source)
     return figure

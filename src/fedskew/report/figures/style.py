@@ -1,5 +1,4 @@
-"""One look for every figure: light background, few lines, colours that colour-blind readers can
-tell apart.
+"""One look for every figure: light, few lines, colours that colour-blind readers tell apart.
 
 Colours are Paul Tol's "muted" set. Nine colours cannot name fifty clusters, so clusters also carry
 their number, and beyond the 18 largest (twice round the colours) they are grey.
@@ -37,7 +36,9 @@ COLOURS = (
     "#999933",
     "#AA4499",
 )
-GREY, INK, SOFT = "#BBBBBB", "#222222", "#666666"
+GREY = "#BBBBBB"
+INK = "#222222"
+SOFT = "#666666"
 DPI = 150
 
 RC: Any = {
@@ -98,9 +99,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
 
 
 def _save_png(figure: Figure, path: Path) -> None:
-    """256 colours are enough for these figures and make a file a third as large; Pillow comes
-    with matplotlib.
-    """
+    """256 colours are enough and make a file a third as large; Pillow comes with matplotlib."""
     from PIL import Image
 
     drawn = BytesIO()

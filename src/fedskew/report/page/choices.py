@@ -1,6 +1,4 @@
-"""Who was chosen: a raster of clients by rounds, sorted by cluster, and the plans of rounds as
-chains; small at any K.
-"""
+"""Who was chosen: clients by rounds, sorted by cluster, and plans as chains; small at any K."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedskew.experiment.history import History
+from fedskew.experiment.run import Run
 from fedskew.report.page.federation import Order
 from fedskew.types import Floats, Ints
 
@@ -31,24 +29,26 @@ class Budget:
     places: int  # clients in the plans of one run
 
     @classmethod
-    def over(cls, histories: Sequence[History]) -> Budget:
+    def over(cls, runs: Sequence[Run]) -> Budget:
         """Share the room out evenly."""
-        bands = min(MOST_BANDS, max(h.num_clients for h in histories))
-        columns = min(MOST_COLUMNS, max(1, *(len(h.rounds) for h in histories)))
-        excess = math.sqrt(max(1.0, len(histories) * bands * columns / MOST_CELLS))
+        bands = min(MOST_BANDS, max(run.num_clients for run in runs))
+        columns = min(MOST_COLUMNS, max(1, *(len(run.rounds) for run in runs)))
+        excess = math.sqrt(max(1.0, len(runs) * bands * columns / MOST_CELLS))
         return cls(
             max(1, int(bands / excess)),
             max(1, int(columns / excess)),
-            MOST_PLACES // len(histories),
+            MOST_PLACES // len(runs),
         )
 
 
-def raster_of(history: History, order: Order, room: Budget) -> dict[str, Any]:
+def raster_of(run: Run, order: Order, room: Budget) -> dict[str, Any]:
     """Share of a band's clients chosen in a span of rounds, 0 to 255, row by row in base64; up
     to 400 clients a band is one.
     """
-    size, rounds = history.num_clients, [record for record in history.rounds if record.round > 0]
-    bands, columns = min(size, room.bands), min(len(rounds), room.columns)
+    size = run.num_clients
+    rounds = [record for record in run.rounds if record.round > 0]
+    bands = min(size, room.bands)
+    columns = min(len(rounds), room.columns)
     edges = np.linspace(0, size, bands + 1).astype(np.int64)
     spans = np.linspace(0, len(rounds), columns + 1).astype(np.int64)
     band_of = np.empty(size, np.int64)
@@ -62,7 +62,7 @@ def raster_of(history: History, order: Order, room: Budget) -> dict[str, Any]:
         if columns
         else np.ones((bands, 1))
     )
-    times = history.times_selected
+    times = run.times_selected
     return {
         "bands": bands,
         "columns": columns,
@@ -85,9 +85,9 @@ def _text(shares: Floats) -> str:
     ).decode()
 
 
-def chains_of(history: History, room: Budget) -> dict[str, Any]:
+def chains_of(run: Run, room: Budget) -> dict[str, Any]:
     """Round -> chains as [slot, clients]; evenly spaced rounds if all would take too much room."""
-    played = [record for record in history.rounds if record.chains]
+    played = [record for record in run.rounds if record.chains]
     total = sum(min(LONGEST_PLAN, sum(len(c.clients) for c in r.chains)) for r in played)
     if total > room.places and played:
         number = max(2, room.places * len(played) // total)
@@ -102,8 +102,9 @@ def chains_of(history: History, room: Budget) -> dict[str, Any]:
 
 
 def _short(chains: list[list[Any]]) -> list[list[Any]]:
-    """The first chains, as many as may be drawn; a chain is never cut, unless it alone is too
-    long.
+    """The first chains, as many as may be drawn.
+
+    A chain is never cut, unless it alone is too long.
     """
     kept: list[list[Any]] = []
     for slot, clients in chains:

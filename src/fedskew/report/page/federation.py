@@ -1,6 +1,4 @@
-"""The federation card: skew figures, label heat map, map of the clients, and the order in which
-clients are drawn.
-"""
+"""The federation card: skew figures, label heat map, map of the clients, order of the clients."""
 
 from __future__ import annotations
 
@@ -12,12 +10,13 @@ import numpy as np
 
 from fedskew.distance import skew_figures
 from fedskew.errors import FedskewError
-from fedskew.experiment.history import History
-from fedskew.measure.counts import Counts, settle
+from fedskew.experiment.run import Run
+from fedskew.measure.counts import Counts, drop_unused_labels
 from fedskew.measure.groups import PAPER_RULES, Grouping, group
 from fedskew.measure.measurement import Measurement, measure, signal_of
 from fedskew.measure.sources import counts_of_run
 from fedskew.measure.wording import verdict
+from fedskew.records import Labels
 from fedskew.report.figures.client_map import principal_plane
 from fedskew.report.figures.heatmap import make_bands, sort_clients
 from fedskew.types import Ints
@@ -41,43 +40,42 @@ class Order:
 class Groups:
     """Groups of the clients, found once per seed."""
 
-    _found: dict[int, Grouping | None] = field(default_factory=dict)
+    _groupings: dict[int, Grouping | None] = field(default_factory=dict)
     cards: dict[int, dict[str, Any] | None] = field(default_factory=dict)
 
-    def of(self, history: History) -> Grouping | None:
+    def of(self, run: Run) -> Grouping | None:
         """FedLECC's groups of a run's clients (Clust-PSI-PFL's above a few thousand clients);
         None without label counts.
         """
-        if history.seed not in self._found:
-            counts = (
-                None
-                if history.counts is None
-                else Counts(history.counts, history.client_names, history.class_names)
-            )
-            rule = PAPER_RULES[1 if history.num_clients <= MOST_MEASURED else 0]
+        if run.seed not in self._groupings:
+            counts = None if run.labels is None else _known_counts(run.labels)
+            rule = PAPER_RULES[1 if run.num_clients <= MOST_MEASURED else 0]
             try:
-                self._found[history.seed] = (
+                self._groupings[run.seed] = (
                     None
                     if counts is None
-                    else group(signal_of(counts, "histogram", {}), rule, history.seed)
+                    else group(signal_of(counts, "histogram", {}), rule, run.seed)
                 )
             except FedskewError:  # for example one client only: nothing to group
-                self._found[history.seed] = None
-        return self._found[history.seed]
+                self._groupings[run.seed] = None
+        return self._groupings[run.seed]
 
-    def order(self, history: History) -> Order:
+    def order(self, run: Run) -> Order:
         """By the run's own clusters, else by the federation's groups, else by number."""
-        size = history.num_clients
-        own, found = history.clients.get("cluster"), self.of(history)
-        if own is None and found is None:
+        size = run.num_clients
+        clusters = run.clients.get("cluster")
+        grouping = self.of(run)
+        if clusters is None and grouping is None:
             return Order(np.arange(size), np.full(size, -1), "clients by number")
-        if own is not None:
-            labels, how = np.array(own, np.int64), "clients by the method's own clusters"
+        if clusters is not None:
+            labels = np.array(clusters, np.int64)
+            how = "clients by the method's own clusters"
         else:
-            assert found is not None
-            labels, how = found.clustering.labels, f"clients by cluster ({found.how})"
+            assert grouping is not None
+            labels = grouping.clustering.labels
+            how = f"clients by cluster ({grouping.how})"
         rows = (
-            np.eye(1)[np.zeros(size, np.int64)] if history.counts is None else _rows(history.counts)
+            np.eye(1)[np.zeros(size, np.int64)] if run.labels is None else _rows(run.labels.counts)
         )
         clients = sort_clients(rows, labels)
         return Order(clients, labels[clients], how)
@@ -87,28 +85,28 @@ def _rows(counts: Ints) -> Any:
     return counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
 
 
-def federation_of(history: History, groups: Groups) -> dict[str, Any] | None:
+def federation_of(run: Run, groups: Groups) -> dict[str, Any] | None:
     """The card of one run's federation; None if its label counts are not to be had."""
-    if history.seed not in groups.cards:
-        groups.cards[history.seed] = _card(history, groups)
-    return groups.cards[history.seed]
+    if run.seed not in groups.cards:
+        groups.cards[run.seed] = _card(run, groups)
+    return groups.cards[run.seed]
 
 
-def _card(history: History, groups: Groups) -> dict[str, Any] | None:
-    counts = _counts(history)
+def _card(run: Run, groups: Groups) -> dict[str, Any] | None:
+    counts = _counts(run)
     if counts is None:
         return None
-    grouping = groups.of(history)
-    found = measure(counts, seed=history.seed) if counts.num_clients <= MOST_MEASURED else None
+    grouping = groups.of(run)
+    measurement = measure(counts, seed=run.seed) if counts.num_clients <= MOST_MEASURED else None
     known = np.flatnonzero(counts.table.sum(axis=1) > 0)
     rows = _rows(counts.table)[known]
     labels = (
         np.zeros(len(known), np.int64) if grouping is None else grouping.clustering.labels[known]
     )
     return {
-        "seed": history.seed,
-        "verdict": "" if found is None else verdict(found),
-        "facts": _facts(counts, found),
+        "seed": run.seed,
+        "verdict": "" if measurement is None else verdict(measurement),
+        "facts": _facts(counts, measurement),
         "grouping": "" if grouping is None else grouping.how,
         "classes": list(counts.labels),
         "names": list(counts.clients) if counts.num_clients <= MOST_MEASURED else None,
@@ -117,27 +115,33 @@ def _card(history: History, groups: Groups) -> dict[str, Any] | None:
     }
 
 
-def _counts(history: History) -> Counts | None:
-    if history.counts is not None:
-        return settle(Counts(history.counts, history.client_names, history.class_names, "run"))
+def _counts(run: Run) -> Counts | None:
+    if run.labels is not None:
+        return drop_unused_labels(_known_counts(run.labels))
     try:  # folders written by earlier versions keep no counts: deal the data again
-        return counts_of_run(history.folder)[0] if history.folder is not None else None
+        return counts_of_run(run.folder)[0] if run.folder is not None else None
     except FedskewError:
         return None
 
 
-def _facts(counts: Counts, found: Measurement | None) -> list[list[str]]:
+def _known_counts(labels: Labels) -> Counts:
+    return Counts(labels.counts, labels.clients, labels.class_names, "run")
+
+
+def _facts(counts: Counts, measurement: Measurement | None) -> list[list[str]]:
     """(figure, value, what to compare it with)."""
-    f = skew_figures(counts.table) if found is None else found.figures
+    f = skew_figures(counts.table) if measurement is None else measurement.figures
     sizes = f"{f.size_min:,.0f} / {f.size_median:,.0f} / {f.size_max:,.0f}"
     ceilings: Mapping[str, float] = (
-        {} if found is None else {"hd": found.hd_ceiling, "jsd": found.jsd_ceiling}
+        {}
+        if measurement is None
+        else {"hd": measurement.hd_ceiling, "jsd": measurement.jsd_ceiling}
     )
-    afls = (
-        ""
-        if found is None
-        else f"AFLS: {'sequential' if found.sequential else 'parallel'} (threshold {found.omega_threshold:.2f})"
-    )
+    afls = ""
+    if measurement is not None:
+        choice = "sequential" if measurement.sequential else "parallel"
+        afls = f"AFLS: {choice} (threshold {measurement.omega_threshold:.2f})"
+    classes = f"{f.classes_min} / {f.classes_mean:.1f} / {f.classes_max}"
     return [
         [
             "clients",
@@ -145,11 +149,7 @@ def _facts(counts: Counts, found: Measurement | None) -> list[list[str]]:
             f"{len(f.empty_clients)} without examples" if len(f.empty_clients) else "",
         ],
         ["examples", f"{f.num_examples:,.0f}", f"per client {sizes} (min / median / max)"],
-        [
-            "classes",
-            f"{f.num_classes}",
-            f"per client {f.classes_min} / {f.classes_mean:.1f} / {f.classes_max} (min / mean / max)",
-        ],
+        ["classes", f"{f.num_classes}", f"per client {classes} (min / mean / max)"],
         ["HD", f"{f.hd:.3f}", f"ceiling {ceilings['hd']:.3f}" if ceilings else ""],
         ["JSD", f"{f.jsd:.3f}", f"ceiling {ceilings['jsd']:.3f}" if ceilings else ""],
         ["WPSI", f"{f.wpsi:.3f}", "0 = all alike"],

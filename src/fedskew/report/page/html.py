@@ -11,25 +11,11 @@ from typing import Any
 
 from fedskew.compare.comparison import Comparison
 from fedskew.errors import DataError
-from fedskew.experiment.history import Resource
+from fedskew.experiment.figures import Resource
 from fedskew.measure.payload import plain
 from fedskew.report.page.payload import payload_of
 
-SCRIPTS = (
-    "page",
-    "figure",
-    "scale",
-    "table",
-    "curves",
-    "labels",
-    "map",
-    "chosen",
-    "plan",
-    "ecdf",
-    "ledger",
-    "failures",
-    "main",
-)
+PAGE = resources.files("fedskew") / "report" / "page"
 
 
 def page_html(payload: Mapping[str, Any]) -> str:
@@ -44,7 +30,7 @@ def page_html(payload: Mapping[str, Any]) -> str:
         "connect": "'self'" if payload.get("live") else "'none'",
         "style": _file("style.css"),
         "data": embedded(payload),
-        "script": "\n".join(_file(f"js/{name}.js") for name in SCRIPTS),
+        "script": "\n".join(_file(name) for name in scripts()),
     }
     page = _file("template.html")
     # text, name, text, name, ... so that nothing inserted is searched again
@@ -53,8 +39,7 @@ def page_html(payload: Mapping[str, Any]) -> str:
 
 
 def embedded(payload: Mapping[str, Any]) -> str:
-    """JSON that can stand inside a script element: no text in it can end the element or begin a
-    comment.
+    """JSON for a script element: no text in it can end the element or begin a comment.
 
     >>> embedded({"name": "<!--<script>"})
     '{"name":"\\\\u003c!--\\\\u003cscript>"}'
@@ -82,5 +67,15 @@ def save_page(
         ) from None
 
 
+def scripts() -> list[str]:
+    """Every file of the folder ``js``; ``main.js``, which draws the page, is the last.
+
+    >>> scripts()[-1]
+    'js/main.js'
+    """
+    names = sorted(path.name for path in (PAGE / "js").iterdir() if path.name.endswith(".js"))
+    return [f"js/{name}" for name in sorted(names, key=lambda name: name == "main.js")]
+
+
 def _file(name: str) -> str:
-    return (resources.files("fedskew") / "report" / "page" / name).read_text(encoding="utf8")
+    return (PAGE / name).read_text(encoding="utf8")

@@ -1,6 +1,4 @@
-"""What the page shows, as plain values: the federation, every method's runs, the table, the
-commands.
-"""
+"""What the page shows, as plain values: the federation, every method's runs, table, commands."""
 
 from __future__ import annotations
 
@@ -17,7 +15,8 @@ from fedskew.compare.contenders import shared_text
 from fedskew.compare.ranking import ComparisonTable, Entry, TableRow
 from fedskew.compare.scores import Metric
 from fedskew.errors import RunFolderError
-from fedskew.experiment.history import RESOURCES, History, Resource
+from fedskew.experiment.figures import RESOURCES, Resource
+from fedskew.experiment.run import Run
 from fedskew.report.amounts import change_text, difference_text, estimate_text
 from fedskew.report.page.choices import Budget, chains_of, raster_of
 from fedskew.report.page.federation import Groups, federation_of
@@ -44,32 +43,33 @@ def payload_of(
     live: bool = False,
     groups: Groups | None = None,
 ) -> dict[str, Any]:
-    """All of a report. ``live``: the page asks for newer values while the runs go on; ``groups``
-    are kept in between.
+    """All of a report.
+
+    ``live``: the page asks for newer values while the runs go on; ``groups`` are kept in between.
     """
-    histories = [history for entry in comparison.entries for history in entry.histories]
+    runs = [run for entry in comparison.entries for run in entry.runs]
     groups = groups or Groups()
-    room = Budget.over(histories)
+    room = Budget.over(runs)
     return {
         "title": f"fedskew: {', '.join(entry.label for entry in comparison.entries)}",
         "version": __version__,
         "made": datetime.now(UTC).isoformat(timespec="minutes"),
         "live": live,
-        "shared": shared_text(histories[0].recipe),
+        "shared": shared_text(runs[0].recipe),
         "notes": comparison.notes(),
         "commands": [*commands, *_commands(comparison)],
-        "federation": federation_of(histories[0], groups),
+        "federation": federation_of(runs[0], groups),
         "table": _table(comparison, budget, target),
         "methods": [_method(entry, groups, room) for entry in comparison.entries],
         "references": [
             {
                 "label": entry.label,
-                "runs": [{"seed": h.seed, "accuracies": _accuracies(h)} for h in entry.finished],
+                "runs": [{"seed": r.seed, "accuracies": _accuracies(r)} for r in entry.finished],
             }
             for entry in comparison.references or ()
         ],
         "resources": list(RESOURCES),
-        "t95": _t_quantiles(max(len(entry.histories) for entry in comparison.entries)),
+        "t95": _t_quantiles(max(len(entry.runs) for entry in comparison.entries)),
     }
 
 
@@ -86,45 +86,45 @@ def _method(entry: Entry, groups: Groups, room: Budget) -> dict[str, Any]:
         },
         "recipe": tomli_w.dumps(_no_none(recipe)),
         "rounds": recipe["run"]["rounds"],
-        "runs": [_run(history, groups, room) for history in entry.histories],
+        "runs": [_run(run, groups, room) for run in entry.runs],
     }
 
 
-def _run(history: History, groups: Groups, room: Budget) -> dict[str, Any]:
-    keep = _thinned(history)
-    records = [history.rounds[i] for i in keep]
+def _run(run: Run, groups: Groups, room: Budget) -> dict[str, Any]:
+    keep = _thinned(run)
+    records = [run.rounds[i] for i in keep]
     series: dict[str, list[Any]] = {
         "round": [record.round for record in records],
         "accuracy": digits([record.accuracy for record in records]),
         "client_accuracy": digits([record.client_accuracy for record in records]),
         "loss": digits([record.test_loss for record in records]),
-        **{key: digits(history.spent(key)[keep], 6) for key in RESOURCES if key != "rounds"},
+        **{key: digits(run.spent(key)[keep], 6) for key in RESOURCES if key != "rounds"},
     }
-    order = groups.order(history)
+    order = groups.order(run)
     return {
-        "seed": history.seed,
-        "finished": history.finished,
-        "folder": str(history.folder or ""),
+        "seed": run.seed,
+        "finished": run.finished,
+        "folder": str(run.folder or ""),
         "series": {
             key: values for key, values in series.items() if any(v is not None for v in values)
         },
-        "chosen": raster_of(history, order, room),
-        "plan": chains_of(history, room),
-        "accuracies": _accuracies(history),
-        "ledger": _ledger(history),
-        "failures": _failures(history),
+        "chosen": raster_of(run, order, room),
+        "plan": chains_of(run, room),
+        "accuracies": _accuracies(run),
+        "ledger": _ledger(run),
+        "failures": _failures(run),
     }
 
 
-def _thinned(history: History) -> list[int]:
+def _thinned(run: Run) -> list[int]:
     """Positions of the records that are drawn: all, or evenly spaced evaluated ones."""
-    wanted = list(range(len(history.rounds)))
-    known = history.evaluated[0].tolist()
-    if len(wanted) > MOST_POINTS:
-        wanted = known or wanted
-    if len(wanted) > MOST_POINTS:
-        wanted = [wanted[i] for i in np.linspace(0, len(wanted) - 1, MOST_POINTS).astype(int)]
-    return wanted
+    drawn = list(range(len(run.rounds)))
+    evaluated = run.curve.positions.tolist()
+    if len(drawn) > MOST_POINTS:
+        drawn = evaluated or drawn
+    if len(drawn) > MOST_POINTS:
+        drawn = [drawn[i] for i in np.linspace(0, len(drawn) - 1, MOST_POINTS).astype(int)]
+    return drawn
 
 
 def digits(values: Sequence[float] | Floats, significant: int = 4) -> list[float | None]:
@@ -133,37 +133,37 @@ def digits(values: Sequence[float] | Floats, significant: int = 4) -> list[float
     >>> digits([0.123456, float("nan"), 1234567.0], 4)
     [0.1235, None, 1235000]
     """
-    found: list[float | None] = []
+    rounded: list[float | None] = []
     for value in np.asarray(values, np.float64).tolist():
         short = float(f"{value:.{significant}g}") if value == value else None
-        found.append(
+        rounded.append(
             int(short) if short is not None and short == int(short) and abs(short) < 1e15 else short
         )
-    return found
+    return rounded
 
 
-def _accuracies(history: History) -> list[float | None]:
-    found = np.array(history.clients.get("accuracy", []), np.float64)
-    found = np.sort(found[~np.isnan(found)])
-    if len(found) > MOST_CLIENTS:
-        found = np.quantile(found, np.linspace(0, 1, MOST_CLIENTS), method="inverted_cdf")
-    return digits(found)
+def _accuracies(run: Run) -> list[float | None]:
+    accuracies = np.array(run.clients.get("accuracy", []), np.float64)
+    accuracies = np.sort(accuracies[~np.isnan(accuracies)])
+    if len(accuracies) > MOST_CLIENTS:
+        accuracies = np.quantile(accuracies, np.linspace(0, 1, MOST_CLIENTS), method="inverted_cdf")
+    return digits(accuracies)
 
 
-def _ledger(history: History) -> list[list[Any]]:
+def _ledger(run: Run) -> list[list[Any]]:
     """(direction, kind, bytes, bytes with multicast) over the whole run."""
     sums: dict[tuple[str, str], list[int]] = {}
-    for t in (t for record in history.rounds for t in record.transfers):
+    for t in (t for record in run.rounds for t in record.transfers):
         cell = sums.setdefault((t.direction, t.kind), [0, 0])
         cell[0] += t.bytes
         cell[1] += t.multicast
     return [[*key, *cell] for key, cell in sorted(sums.items())]
 
 
-def _failures(history: History) -> dict[str, Any]:
+def _failures(run: Run) -> dict[str, Any]:
     """How often each reason came up, and how many clients failed in each round where any did."""
-    reasons = Counter(why for record in history.rounds for why in record.failures.values())
-    rounds = [[record.round, len(record.failures)] for record in history.rounds if record.failures]
+    reasons = Counter(why for record in run.rounds for why in record.failures.values())
+    rounds = [[record.round, len(record.failures)] for record in run.rounds if record.failures]
     most = reasons.most_common(30)
     rest = sum(reasons.values()) - sum(number for _, number in most)
     return {
@@ -174,18 +174,18 @@ def _failures(history: History) -> dict[str, Any]:
 
 def _table(comparison: Comparison, budget: Resource, target: float | None) -> dict[str, Any] | None:
     try:
-        found = comparison.table(target=target, budget=budget)
+        table = comparison.table(target=target, budget=budget)
     except RunFolderError:  # nothing is finished yet
         return None
-    metrics = shown_metrics(found)
+    metrics = shown_metrics(table)
     return {
         "columns": [
-            {"title": title_of(metric, found), "key": metric.key, "part": _part(metric)}
+            {"title": title_of(metric, table), "key": metric.key, "part": _part(metric)}
             for metric in metrics
         ],
-        "rows": [_table_row(found, number, metrics) for number in range(len(found.rows))],
-        "references": [_reference_row(row, metrics) for row in found.references],
-        "caption": caption(found),
+        "rows": [_table_row(table, number, metrics) for number in range(len(table.rows))],
+        "references": [_reference_row(row, metrics) for row in table.references],
+        "caption": caption(table),
     }
 
 
@@ -196,20 +196,20 @@ def _part(metric: Metric) -> str:
     return "Cost of reaching the target" if metric.to_target else "Participation and cost in all"
 
 
-def _table_row(found: ComparisonTable, number: int, metrics: Sequence[Any]) -> dict[str, Any]:
-    row = found.rows[number]
+def _table_row(table: ComparisonTable, number: int, metrics: Sequence[Any]) -> dict[str, Any]:
+    row = table.rows[number]
     difference = {
         m.key: difference_text(row.differences[m.key])
         for m in metrics
         if number and m.key in DIFFERENCES
     }
     difference |= {
-        m.key: change_text(found.saved(row, m)) for m in metrics if number and m.to_target
+        m.key: change_text(table.saved(row, m)) for m in metrics if number and m.to_target
     }
     return {
         "label": row.label + ("" if row.central else " †"),
         "cells": [estimate_text(row.estimates[m.key], m) for m in metrics],
-        "best": [found.best.get(m.key) == number for m in metrics],
+        "best": [table.best.get(m.key) == number for m in metrics],
         "differences": [difference.get(m.key, "") for m in metrics],
     }
 
@@ -220,10 +220,11 @@ def _reference_row(row: TableRow, metrics: Sequence[Metric]) -> dict[str, Any]:
 
 def _commands(comparison: Comparison) -> list[str]:
     """One command per method that makes its runs again from the recipe the page carries."""
-    return [
-        f"fedskew run {_file_name(entry.label)}.toml --seeds {','.join(str(history.seed) for history in entry.histories)}"
-        for entry in comparison.entries
-    ]
+    commands = []
+    for entry in comparison.entries:
+        seeds = ",".join(str(run.seed) for run in entry.runs)
+        commands.append(f"fedskew run {_file_name(entry.label)}.toml --seeds {seeds}")
+    return commands
 
 
 def _file_name(label: str) -> str:

@@ -1,3 +1,1 @@
-"""Tables in the terminal: ``measurement`` for ``fedskew measure`` and ``privacy``,
-``comparison`` for ``fedskew compare``.
-"""
+"""Tables in the terminal: ``measurement`` (and privacy) and ``comparison``."""

@@ -1,5 +1,6 @@
-"""A comparison in the terminal: what accuracy, then at what cost, methods down the side. Names
-are text, never markup.
+"""A comparison in the terminal: what accuracy, then at what cost, methods down the side.
+
+Names are text, never markup.
 """
 
 from __future__ import annotations
@@ -25,61 +26,68 @@ KINDS = {"rounds": "count", "bytes": "bytes", "time": "seconds", "energy": "joul
 CellText = Callable[[TableRow, Metric, bool], Text]
 
 
-def show_comparison(found: ComparisonTable, console: Console) -> None:
+def show_comparison(comparison: ComparisonTable, console: Console) -> None:
     """Print accuracy, differences and cost, and what to know about them."""
-    accuracy = [m for m in shown_metrics(found) if m.key in ACCURACY]
-    reached = [m for m in found.metrics if m.to_target]
-    spent = [m for m in found.metrics if m.key not in ACCURACY and not m.to_target]
-    first, differing = (
-        printable(found.rows[0].label, 20),
-        [m for m in accuracy if m.key in DIFFERENCES][:2],
-    )
+    accuracy = [m for m in shown_metrics(comparison) if m.key in ACCURACY]
+    reached = [m for m in comparison.metrics if m.to_target]
+    spent = [m for m in comparison.metrics if m.key not in ACCURACY and not m.to_target]
+    first = printable(comparison.rows[0].label, 20)
+    differing = [m for m in accuracy if m.key in DIFFERENCES][:2]
     below: list[tuple[str, list[Metric], CellText, int]] = [  # each narrow enough for 80 columns
         (f"minus {first}", differing, _difference, 1),
         ("recipe", reached, _cell, 0),
-        (f"against {first}", reached, partial(_saved, found), 1),
+        (f"against {first}", reached, partial(_saved, comparison), 1),
         ("recipe", spent, _cell, 0),
     ]
-    console.print(_add_references(_table(found, "recipe", accuracy, _cell), found, accuracy))
+    console.print(
+        _add_references(_table(comparison, "recipe", accuracy, _cell), comparison, accuracy)
+    )
     for head, metrics, cell, begin in below:
-        if metrics and begin < len(found.rows):
+        if metrics and begin < len(comparison.rows):
             console.print()
-            console.print(_table(found, head, metrics, cell, first=begin))
+            console.print(_table(comparison, head, metrics, cell, first=begin))
     console.print()
-    for note in caption(found):
+    for note in caption(comparison):
         console.print(Text(note, style="dim"))
 
 
-def shown_metrics(found: ComparisonTable) -> list[Metric]:
-    """Metrics without a column that only repeats another: at equal rounds all is as in the end,
-    if all played as many.
+def shown_metrics(comparison: ComparisonTable) -> list[Metric]:
+    """Metrics without a column that only repeats another.
+
+    At equal rounds all is as in the end, if all played as many.
     """
-    same = all(row.values["at_budget"] == row.values["final"] for row in found.rows)
-    return [m for m in found.metrics if not (m.key == "at_budget" and same)]
+    same = all(row.values["at_budget"] == row.values["final"] for row in comparison.rows)
+    return [m for m in comparison.metrics if not (m.key == "at_budget" and same)]
 
 
 def _table(
-    found: ComparisonTable, head: str, metrics: Sequence[Metric], cell: CellText, *, first: int = 0
+    comparison: ComparisonTable,
+    head: str,
+    metrics: Sequence[Metric],
+    cell: CellText,
+    *,
+    first: int = 0,
 ) -> Table:
     table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold")
     table.add_column(head, no_wrap=True)
     for metric in metrics:
-        table.add_column(title_of(metric, found), justify="right", overflow="fold")
-    for number, row in enumerate(found.rows[first:], start=first):
+        table.add_column(title_of(metric, comparison), justify="right", overflow="fold")
+    for number, row in enumerate(comparison.rows[first:], start=first):
         name = Text(printable(row.label, 28) + ("" if row.central else " †"))
         table.add_row(
-            name, *(cell(row, metric, found.best.get(metric.key) == number) for metric in metrics)
+            name,
+            *(cell(row, metric, comparison.best.get(metric.key) == number) for metric in metrics),
         )
     return table
 
 
-def _add_references(table: Table, found: ComparisonTable, metrics: Sequence[Metric]) -> Table:
+def _add_references(table: Table, comparison: ComparisonTable, metrics: Sequence[Metric]) -> Table:
     """A block of their own below the methods."""
-    if found.references:
+    if comparison.references:
         table.add_section()
         table.add_row()
         table.add_row(Text("references:", style="dim"))
-    for row in found.references:
+    for row in comparison.references:
         table.add_row(
             Text(f"  {printable(row.label, 26)}"),
             *(_cell(row, metric, False) for metric in metrics),
@@ -92,51 +100,57 @@ def _cell(row: TableRow, metric: Metric, best: bool) -> Text:
     return Text(estimate_text(row.estimates[metric.key], metric), style="bold" if best else "")
 
 
-def _saved(found: ComparisonTable, row: TableRow, metric: Metric, best: bool) -> Text:
-    return Text(change_text(found.saved(row, metric)), no_wrap=True)
+def _saved(comparison: ComparisonTable, row: TableRow, metric: Metric, best: bool) -> Text:
+    return Text(change_text(comparison.saved(row, metric)), no_wrap=True)
 
 
 def _difference(row: TableRow, metric: Metric, best: bool) -> Text:
     return Text(difference_text(row.differences[metric.key]), no_wrap=True)
 
 
-def title_of(metric: Metric, found: ComparisonTable) -> str:
+def title_of(metric: Metric, comparison: ComparisonTable) -> str:
     """A column's heading, with the budget or target in it."""
     if metric.key == "at_budget":
-        return f"at {budget_text(found)}"
-    return metric.title.replace("target", f"{found.target:g}") if metric.to_target else metric.title
+        return f"at {budget_text(comparison)}"
+    if metric.to_target:
+        return metric.title.replace("target", f"{comparison.target:g}")
+    return metric.title
 
 
-def budget_text(found: ComparisonTable) -> str:
+def budget_text(comparison: ComparisonTable) -> str:
     """The budget everybody had, in words."""
-    size = amount(found.budget_size, KINDS[found.budget])
-    return f"{size} rounds" if found.budget == "rounds" else f"equal {found.budget}, {size}"
+    size = amount(comparison.budget_size, KINDS[comparison.budget])
+    return (
+        f"{size} rounds" if comparison.budget == "rounds" else f"equal {comparison.budget}, {size}"
+    )
 
 
-def caption(found: ComparisonTable) -> list[str]:
+def caption(comparison: ComparisonTable) -> list[str]:
     """The small print below a table."""
-    seeds = sorted({len(row.seeds) for row in found.rows})
+    seeds = sorted({len(row.seeds) for row in comparison.rows})
     number = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     lines = [
-        f"mean over {number} seed{'s' if seeds[-1] > 1 else ''}, ± 95 % t-interval; final = mean of the last five evaluations; "
+        f"mean over {number} seed{'s' if seeds[-1] > 1 else ''}, ± 95 % t-interval; "
+        "final = mean of the last five evaluations; "
         "differences are paired by seed, [95 % bootstrap interval], * = 0 is outside; "
         "bold: better than every other method in that sense, and by a thousandth at least"
     ]
-    if any(m.to_target for m in found.metrics) and len(found.rows) > 1:
+    if any(m.to_target for m in comparison.metrics) and len(comparison.rows) > 1:
         lines.append(
             "change in the cost of the target: of the means; ≤ and ≥ where a seed never reached it"
         )
     if seeds[-1] < FEWEST:
         lines.append(f"fewer than {FEWEST} seeds: no difference is called real")
-    if math.isnan(found.budget_size):
-        lines.append(f"no figures at equal {found.budget}: not every run has an account of it")
-    if any(not row.central for row in found.rows):
+    if math.isnan(comparison.budget_size):
+        lines.append(f"no figures at equal {comparison.budget}: not every run has an account of it")
+    if any(not row.central for row in comparison.rows):
         lines.append(
-            "† no global model: see the clients' accuracy, of their own models on their own test sets"
+            "† no global model: "
+            "see the clients' accuracy, of their own models on their own test sets"
         )
-    if found.references:
-        lines.append(references_text(found))
-    return [*lines, *found.notes]
+    if comparison.references:
+        lines.append(references_text(comparison))
+    return [*lines, *comparison.notes]
 
 
 REFERENCES = {
@@ -147,11 +161,11 @@ REFERENCES = {
 }
 
 
-def references_text(found: ComparisonTable) -> str:
+def references_text(comparison: ComparisonTable) -> str:
     """What the reference rows are."""
-    labels = [row.label for row in found.references]
+    labels = [row.label for row in comparison.references]
     known = [
-        f"{name}: {what.format(tuned=found.tuned)}"
+        f"{name}: {what.format(tuned=comparison.tuned)}"
         for name, what in REFERENCES.items()
         if name in labels
     ]

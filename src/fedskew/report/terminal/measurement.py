@@ -19,37 +19,37 @@ from fedskew.report.terminal.measurement_tables import (
 )
 
 PRIVACY_NOTES = (
-    "recall, precision: of 'this client has this class', said from a share of 0.5 / C up, so below 1 for small shares anyway",
-    "ARI: agreement with the groups found on exact counts; the last row has no noise but other random draws in the clustering",
+    "recall, precision: of 'this client has this class', said from a share of 0.5 / C up, "
+    "so below 1 for small shares anyway",
+    "ARI: agreement with the groups found on exact counts; "
+    "the last row has no noise but other random draws in the clustering",
     "mean ± standard deviation; the noise cannot be seeded, another run differs within the spread",
 )
 
 
-def show_measurement(found: Measurement, saved: Sequence[Path], console: Console) -> None:
+def show_measurement(measurement: Measurement, saved: Sequence[Path], console: Console) -> None:
     """Three tables, what to know about them, where the figures are, and the verdict."""
-    for table in (facts_table(found), skew_table(found), groups_table(found)):
+    for table in (facts_table(measurement), skew_table(measurement), groups_table(measurement)):
         console.print(table)
         console.print()
-    for note in (*group_notes(found), *found.counts.notes):
+    for note in (*group_notes(measurement), *measurement.counts.notes):
         _say(console, f"note: {note}", style="dim")
     _say(console, thresholds_text(), style="dim")
     if saved:
         names = ", ".join(path.name for path in saved)
         _say(
             console,
-            f"figures, sorted by {found.chosen_grouping.how}: {names} in {saved[0].parent}",
+            f"figures, sorted by {measurement.chosen_grouping.how}: {names} in {saved[0].parent}",
             style="dim",
         )
     console.print()
-    _say(console, verdict(found), style="bold")
+    _say(console, verdict(measurement), style="bold")
 
 
 def show_privacy(table: PrivacyTable, console: Console) -> None:
     """The table of noise, and how to read it."""
-    _say(
-        console,
-        f"{table.counts.source}; {table.mechanism} noise, {table.neighbours}, {table.repeats} releases each",
-    )
+    noise = f"{table.mechanism} noise, {table.neighbours}, {table.repeats} releases each"
+    _say(console, f"{table.counts.source}; {noise}")
     console.print()
     console.print(noise_table(table))
     console.print()
@@ -60,9 +60,7 @@ def show_privacy(table: PrivacyTable, console: Console) -> None:
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
-    """A line of text, names in it taken literally; not broken up when it goes into a file or a
-    pipe.
-    """
+    """A line of text, names in it taken literally; not broken up in a file or a pipe."""
     console.print(
         text, style=style, markup=False, highlight=False, soft_wrap=not console.is_terminal
     )

@@ -1,5 +1,6 @@
-"""Measurements as tables in the terminal. Names from files are shown as text, never read as
-markup.
+"""Measurements as tables in the terminal.
+
+Names from files are shown as text, never read as markup.
 """
 
 from __future__ import annotations
@@ -19,52 +20,56 @@ from fedskew.measure.privacy import NoiseRow, PrivacyTable, Spread
 FARTHEST = 3  # clients whose labels differ most from everybody's together
 
 
-def facts_table(found: Measurement) -> Table:
+def facts_table(measurement: Measurement) -> Table:
     """Who and how much."""
-    f = found.figures
-    sizes = f"{f.size_min:,.0f} / {f.size_median:,.0f} / {f.size_max:,.0f} (min / median / max), Gini {f.size_gini:.3f}"
+    f = measurement.figures
+    sizes = f"{f.size_min:,.0f} / {f.size_median:,.0f} / {f.size_max:,.0f}"
+    classes = f"{f.classes_min} / {f.classes_mean:.2f} / {f.classes_max}"
     table = Table(show_header=False, show_edge=False, pad_edge=False, box=None)
     rows = {
-        "source": printable(found.counts.source, 200),
-        "clients": f"{found.num_active:,}"
+        "source": printable(measurement.counts.source, 200),
+        "clients": f"{measurement.num_active:,}"
         + (f" and {len(f.empty_clients):,} without examples" if len(f.empty_clients) else ""),
         "examples": f"{f.num_examples:,.0f}",
         "classes": f"{f.num_classes:,}",
-        "examples per client": sizes,
-        "classes per client": f"{f.classes_min} / {f.classes_mean:.2f} / {f.classes_max} (min / mean / max)",
-        "farthest from the rest": _farthest(found),
+        "examples per client": f"{sizes} (min / median / max), Gini {f.size_gini:.3f}",
+        "classes per client": f"{classes} (min / mean / max)",
+        "farthest from the rest": _farthest(measurement),
     }
     for name, value in rows.items():
         table.add_row(Text(name, style="cyan"), Text(value))
     return table
 
 
-def _farthest(found: Measurement) -> str:
-    psi = np.nan_to_num(found.figures.psi_per_client, nan=-1.0)
-    top = np.argsort(-psi, kind="stable")[: min(FARTHEST, found.num_active)]
+def _farthest(measurement: Measurement) -> str:
+    psi = np.nan_to_num(measurement.figures.psi_per_client, nan=-1.0)
+    top = np.argsort(-psi, kind="stable")[: min(FARTHEST, measurement.num_active)]
     return ", ".join(
-        f"{printable(found.counts.clients[i], 24)} (PSI {psi[i]:.2f})" for i in top.tolist()
+        f"{printable(measurement.counts.clients[i], 24)} (PSI {psi[i]:.2f})" for i in top.tolist()
     )
 
 
-def skew_table(found: Measurement) -> Table:
+def skew_table(measurement: Measurement) -> Table:
     """The skew figures; with a private signal also what the server sees of them."""
-    f, seen = found.figures, found.seen
+    f, seen = measurement.figures, measurement.seen
     table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold")
     table.add_column("skew", style="cyan")
     table.add_column("value", justify="right")
-    if found.private:
-        table.add_column(f"seen at ε = {found.signal.epsilon:g}", justify="right")
+    if measurement.private:
+        table.add_column(f"seen at ε = {measurement.signal.epsilon:g}", justify="right")
     table.add_column("to compare with")
-    afls = f"AFLS: sequential from {found.omega_threshold:.3f} ({plural(found.omega_classes, 'class')} each); ε = {f.eps:g}"
+    classes = plural(measurement.omega_classes, "class")
+    afls = (
+        f"AFLS: sequential from {measurement.omega_threshold:.3f} ({classes} each); ε = {f.eps:g}"
+    )
     rows: Sequence[tuple[str, float, float, str]] = (
         (
             "HD",
             f.hd,
             seen.hd,
-            f"ceiling {found.hd_ceiling:.3f}, dealt at random {found.hd_chance:.3f}",
+            f"ceiling {measurement.hd_ceiling:.3f}, dealt at random {measurement.hd_chance:.3f}",
         ),
-        ("JSD", f.jsd, seen.jsd, f"ceiling {found.jsd_ceiling:.3f}"),
+        ("JSD", f.jsd, seen.jsd, f"ceiling {measurement.jsd_ceiling:.3f}"),
         ("EMD (FedArtML)", f.emd_values, seen.emd_values, "blind to which class is which"),
         ("WPSI", f.wpsi, seen.wpsi, f"0 = all alike; ε = {f.eps:g}"),
         ("omega", f.omega, seen.omega, afls),
@@ -76,11 +81,13 @@ def skew_table(found: Measurement) -> Table:
         ),
     )
     for name, value, shown, text in rows:
-        table.add_row(name, f"{value:.3f}", *([f"{shown:.3f}"] if found.private else []), text)
+        table.add_row(
+            name, f"{value:.3f}", *([f"{shown:.3f}"] if measurement.private else []), text
+        )
     return table
 
 
-def groups_table(found: Measurement) -> Table:
+def groups_table(measurement: Measurement) -> Table:
     """What each rule groups."""
     table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold")
     for name in ("groups by", "how"):
@@ -88,29 +95,31 @@ def groups_table(found: Measurement) -> Table:
     for name in ("groups", "silhouette", "noise"):
         table.add_column(name, justify="right")
     table.add_column("")
-    for grouping in found.groupings:
+    for grouping in measurement.groupings:
         table.add_row(*_group_cells(grouping))
     return table
 
 
 def _group_cells(grouping: Grouping) -> list[str]:
-    found = grouping.clustering
-    score = "–" if found.silhouette is None else f"{found.silhouette:.3f}"
-    kind = "exact" if found.exact else "approx."
+    clustering = grouping.clustering
+    score = "–" if clustering.silhouette is None else f"{clustering.silhouette:.3f}"
+    kind = "exact" if clustering.exact else "approx."
     fallback = " *" if grouping.fallback else ""
-    number = f"{grouping.rule.symbol} = {found.k:,}"
+    number = f"{grouping.rule.symbol} = {clustering.k:,}"
     noise = f"{grouping.num_noise:,}"
     return [grouping.rule.title, grouping.rule.how, number, score, noise, kind + fallback]
 
 
-def group_notes(found: Measurement) -> list[str]:
+def group_notes(measurement: Measurement) -> list[str]:
     """What to know before trusting a row of :func:`groups_table`."""
-    replaced = [grouping for grouping in found.groupings if grouping.fallback]
+    replaced = [grouping for grouping in measurement.groupings if grouping.fallback]
     notes = [
         f"* {g.rule.clustering} found nothing acceptable: {g.fallback} in its place"
         for g in replaced
     ]
-    edges = ", ".join(f"{g.rule.symbol} = {g.clustering.k}" for g in found.groupings if g.at_edge)
+    edges = ", ".join(
+        f"{g.rule.symbol} = {g.clustering.k}" for g in measurement.groupings if g.at_edge
+    )
     return [
         *notes,
         *(
@@ -122,9 +131,7 @@ def group_notes(found: Measurement) -> list[str]:
 
 
 def noise_table(table: PrivacyTable) -> Table:
-    """Total variation, presence of classes and surviving groups against epsilon; narrow enough
-    for 80 columns.
-    """
+    """Total variation, presence of classes and surviving groups by epsilon; for 80 columns."""
     out = Table(show_edge=False, pad_edge=False, box=None, header_style="bold")
     for head in ("ε", "total variation", "recall", "precision", "HD\nseen"):
         out.add_column(head, justify="right", min_width=11 if head == "total variation" else None)

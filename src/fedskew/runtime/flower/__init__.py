@@ -1,10 +1,13 @@
-"""Training on a fleet: the same loop and the same recipe, clients on other machines, messages
-carried by Flower.
+"""Training on a fleet: the same loop and recipe, clients elsewhere, messages carried by Flower.
 
-``server.py``    what the loop talks to            ``client.py``    the ClientApp: answers messages on its own data
-``exchange.py``  one batch, one outcome each       ``records.py``   values to and from Flower's records
-``registry.py``  client number <-> Flower node     ``task.py``      what a user brings: data and model
-``answers.py``   replies, checked                  ``lifeline.py``  the ServerApp ends with its SuperLink
+``server.py``           what the loop talks to
+``exchange.py``         one batch of messages, one outcome each
+``registry.py``         client number <-> Flower node
+``answers.py``          replies, checked
+``superlink_watch.py``  the ServerApp ends with its SuperLink
+``client.py``           the ClientApp: answers messages on its own data
+``task.py``             what a user brings: data and model
+``records.py``          values to and from Flower's records
 
 Only this package imports flwr. ``fedskew.experiment.fleet`` joins it with recipes and run folders.
 """

@@ -49,7 +49,9 @@ class Note:
 def layout_mark(layout: Layout) -> str:
     """A short fingerprint of a model's shape: names, shapes and kinds of its tensors.
 
-    >>> layout_mark(Layout.of([("w", (2,), "weight")])) == layout_mark(Layout.of([("w", (3,), "weight")]))
+    >>> two = Layout.of([("w", (2,), "weight")])
+    >>> three = Layout.of([("w", (3,), "weight")])
+    >>> layout_mark(two) == layout_mark(three)
     False
     """
     rows = [[block.name, list(block.shape), block.kind] for block in layout.blocks]
@@ -71,15 +73,18 @@ def from_records(records: RecordDict, kind: str, layout: str = "") -> Note:
     """The note behind a message of this kind and, where a model is in it, of this layout; anything
     else is refused.
 
-    >>> from_records(RecordDict(), "train")
+    >>> from_records(RecordDict(), "train")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    fedskew.runtime.flower.records.ForeignMessage: message: is not one of fedskew's. Run fedskew on both sides.
+    fedskew.runtime.flower.records.ForeignMessage: message: is not one of fedskew's. Run ...
     """
     head = records.config_records.get(HEAD)
     if head is None or not isinstance(head.get("format"), str):
         raise ForeignMessage("message", "is not one of fedskew's", "Run fedskew on both sides")
     if head["format"] != FORMAT:
-        what = f"has format {head['format']!r} (fedskew {head.get('version')}), this side speaks {FORMAT!r} ({__version__})"
+        what = (
+            f"has format {head['format']!r} (fedskew {head.get('version')}), "
+            f"this side speaks {FORMAT!r} ({__version__})"
+        )
         raise ForeignMessage("message", what, "Install the same version on both sides")
     if head.get("kind") != kind:
         raise ForeignMessage(

@@ -1,15 +1,18 @@
-"""Training on this machine: one worker process per core, one torch thread each, data and parameters
-in shared memory.
+"""Training on this machine: a worker process per core, data and parameters in shared memory.
 
 ``runtime.py``        what the loop talks to
-``tasks.py``          what one_process.py and worker_pool.py are asked: same calls, same bits
-``process.py``        one worker process and its pipe; ``worker.py`` is what runs in it
-``store.py``          the examples, kept once
-``shared_params.py``  models in shared memory
+``store.py``          the examples of all clients, kept once
+``tasks.py``          the pieces of work, and the two kinds of hands for them with the same bits:
+``one_process.py``    this process does everything, or
+``worker_pool.py``    several worker processes, one torch thread each, share it
+``process.py``        one worker process and its pipe, as its parent sees it
+``worker.py``         the same process from inside
 ``task_counter.py``   where workers find their next task
+``shared_params.py``  models in shared memory
 ``trainer.py``        trains and scores a client
 ``step.py``           one optimiser step, fused where possible
-``linear.py``         many logistic regressions at once
+``linear.py``         logistic regression of many clients at once, without autograd
 ``honoured.py``       what of a job the two fast paths can do
 ``flat.py``           a torch module whose parameters live in one flat vector
+``allocator.py``      keeps freed memory for the next step
 """

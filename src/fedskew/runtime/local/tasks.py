@@ -1,5 +1,4 @@
-"""Who does the work: this process alone (``one_process.py``), or several worker processes
-(``worker_pool.py``), with the same bits.
+"""Who does the work: this process (``one_process.py``) or several (``worker_pool.py``), same bits.
 
 Here is what both are asked to do and the calls they answer.
 """

@@ -1,85 +1,168 @@
-// Learning curves: mean over seeds with the 95 % interval of the mean, against rounds, bytes, simulated time or energy.
+// Learning curves: mean over seeds with the 95 % interval of the mean,
+// against rounds, bytes, simulated time or energy.
 
-const X_TITLES = { round: "round", bytes: "bytes sent, all directions", time: "simulated time", energy: "energy of the clients" };
-const Y_TITLES = { accuracy: "accuracy of the global model", client_accuracy: "accuracy of the clients' own models", loss: "test loss" };
+const X_CHOICES = [
+  ["round", "rounds"],
+  ["bytes", "bytes"],
+  ["time", "time"],
+  ["energy", "energy"],
+];
+const X_TITLES = {
+  round: "round",
+  bytes: "bytes sent, all directions",
+  time: "simulated time",
+  energy: "energy of the clients",
+};
+const Y_TITLES = {
+  accuracy: "accuracy of the global model",
+  client_accuracy: "accuracy of the clients' own models",
+  loss: "test loss",
+};
 
-/** Points of one method: at every evaluation all its runs have, the means of x and y over seeds and half an interval. */
-function curve(method, xKey, yKey) {
-  const runs = method.runs.filter((run) => run.series[yKey] && run.series[xKey]);
-  const byRound = new Map();
-  for (const run of runs) {
-    run.series.round.forEach((round, i) => {
-      const x = run.series[xKey][i], y = run.series[yKey][i];
-      if (x === null || y === null) return;
-      if (!byRound.has(round)) byRound.set(round, []);
-      byRound.get(round).push([x, y]);
-    });
-  }
-  // Where a seed is missing (a run still going) the mean would jump: only the rounds all runs have are drawn.
-  const most = Math.max(0, ...[...byRound.values()].map((pairs) => pairs.length));
-  return [...byRound].filter(([, pairs]) => pairs.length === most).sort((a, b) => a[0] - b[0]).map(([round, pairs]) => {
-    const n = pairs.length;
-    const mean = (k) => pairs.reduce((sum, pair) => sum + pair[k], 0) / n;
-    const y = mean(1);
-    const spread = n > 1 && pairs.some((pair) => pair[1] !== pairs[0][1]) ? Math.sqrt(pairs.reduce((sum, pair) => sum + (pair[1] - y) ** 2, 0) / (n - 1)) : 0;
-    return { round, x: mean(0), y, half: n > 1 ? (App.data.t95[n] * spread) / Math.sqrt(n) : 0, n };
+const curvesFigure = {
+  id: "curves",
+  title: "Learning curves",
+  link: "Curves",
+  needs: ["methods.runs.series", "t95"],
+  legend: true,
+  hint: () => "Line: mean over seeds. Band: 95 % interval of the mean.",
+  controls: [
+    {
+      key: "x",
+      label: "against",
+      kind: "radio",
+      options: () => X_CHOICES.map(([key, text]) => [key, text, !anyRunHas(key)]),
+    },
+    {
+      key: "y",
+      label: "show",
+      kind: "select",
+      options: () => Object.entries(Y_TITLES).filter(([key]) => anyRunHas(key)),
+    },
+  ],
+  draw: (width) => drawCurves(shownCurves(), width),
+  csv: () => [
+    ["method", "round", App.state.x, App.state.y, "half interval", "seeds"],
+    ...shownCurves().flatMap(({ method, points }) => {
+      return points.map((p) => [method.label, p.round, p.x, p.y, p.half, p.n]);
+    }),
+  ],
+};
+
+function anyRunHas(key) {
+  return App.data.methods.some((method) => method.runs.some((run) => run.series[key]));
+}
+
+function shownCurves() {
+  return App.data.methods.map((method, number) => {
+    const isHidden = App.hidden.has(method.label);
+    const points = isHidden ? [] : curvePoints(method, App.state.x, App.state.y);
+    return { method, number, points };
   });
 }
 
-function curvesFigure() {
-  const has = (key) => App.data.methods.some((m) => m.runs.some((r) => r.series[key]));
-  const all = () => App.data.methods.map((method, number) => ({ method, number, points: App.hidden.has(method.label) ? [] : curve(method, App.state.x, App.state.y) }));
-  return figure({
-    id: "curves",
-    title: "Learning curves",
-    legend: true,
-    hint: () => "Line: mean over seeds. Band: 95 % interval of the mean.",
-    controls: [
-      { key: "x", label: "against", kind: "radio", options: () => [["round", "rounds"], ["bytes", "bytes"], ["time", "time"], ["energy", "energy"]].map(([k, text]) => [k, text, !has(k)]) },
-      { key: "y", label: "show", kind: "select", options: () => Object.entries(Y_TITLES).filter(([key]) => has(key)) },
-    ],
-    draw: (width) => drawCurves(all(), width),
-    csv: () => [["method", "round", App.state.x, App.state.y, "half interval", "seeds"], ...all().flatMap(({ method, points }) => points.map((p) => [method.label, p.round, p.x, p.y, p.half, p.n]))],
-  });
+/** At every evaluation all runs of a method have: means of x and y over seeds, half an interval. */
+function curvePoints(method, xKey, yKey) {
+  const byRound = new Map();
+  for (const { series } of method.runs) {
+    if (!series[xKey] || !series[yKey]) continue;
+    series.round.forEach((round, i) => {
+      const pair = [series[xKey][i], series[yKey][i]];
+      if (pair.includes(null)) return;
+      byRound.set(round, [...(byRound.get(round) || []), pair]);
+    });
+  }
+  // Where a seed is missing (a run still going) the mean would jump: only the rounds all runs
+  // have are drawn.
+  const most = Math.max(0, ...[...byRound.values()].map((pairs) => pairs.length));
+  const whole = [...byRound].filter(([, pairs]) => pairs.length === most);
+  whole.sort((one, other) => one[0] - other[0]);
+  return whole.map(([round, pairs]) => meanPoint(round, pairs));
+}
+
+function meanPoint(round, pairs) {
+  const n = pairs.length;
+  const x = sumOf(pairs.map((pair) => pair[0])) / n;
+  const y = sumOf(pairs.map((pair) => pair[1])) / n;
+  const differ = pairs.some((pair) => pair[1] !== pairs[0][1]);
+  const squares = sumOf(pairs.map((pair) => (pair[1] - y) ** 2));
+  const spread = differ ? Math.sqrt(squares / (n - 1)) : 0;
+  const half = n > 1 ? (App.data.t95[n] * spread) / Math.sqrt(n) : 0;
+  return { round, x, y, half, n };
+}
+
+/** Where values end on the vertical axis: shares close around the curves, losses from 0. */
+function valueRange(points) {
+  if (App.state.y === "loss") return [0, Math.max(...points.map((p) => p.y), 0.1) * 1.05];
+  const high = Math.max(...points.map((p) => p.y + p.half), 0.1) * 1.04;
+  const low = Math.min(...points.map((p) => p.y - p.half), 1) - 0.03;
+  return [Math.max(0, low), Math.min(1, high)];
 }
 
 function drawCurves(lines, width) {
-  const box = { left: 46, right: width - 14, top: 26, bottom: Math.max(240, Math.min(400, width * 0.5)) - 40 };
+  const height = within(width * 0.5, 240, 400);
+  const box = { left: 46, right: width - 14, top: 26, bottom: height - 40 };
   const points = lines.flatMap((line) => line.points);
   const xMax = Math.max(...points.map((p) => p.x), 0) || 1;
   const [size, unit] = unitFor(App.state.x, xMax);
-  const isShare = App.state.y !== "loss";
-  const top = isShare ? Math.min(1, Math.max(...points.map((p) => p.y + p.half), 0.1) * 1.04) : Math.max(...points.map((p) => p.y), 0.1) * 1.05;
-  const low = isShare ? Math.max(0, Math.min(...points.map((p) => p.y - p.half), 1) - 0.03) : 0;
-  const x = linear(0, xMax, box.left, box.right), y = linear(low, top, box.bottom, box.top);
-  const clamp = (value) => Math.max(low, Math.min(top, value));
-  const drawn = lines.map(({ number, points: own }) => {
-    const line = own.map((p) => `${x(p.x).toFixed(1)},${y(clamp(p.y)).toFixed(1)}`).join(" ");
-    const upper = own.map((p) => `${x(p.x).toFixed(1)},${y(clamp(p.y + p.half)).toFixed(1)}`);
-    const lower = own.map((p) => `${x(p.x).toFixed(1)},${y(clamp(p.y - p.half)).toFixed(1)}`).reverse();
-    return [
-      sv("polygon", { points: [...upper, ...lower].join(" "), style: `fill:${colour(number)};fill-opacity:.15;stroke:none` }),
-      sv("polyline", { class: "curve", points: line, style: `fill:none;stroke:${colour(number)};stroke-width:2`, "stroke-dasharray": dash(number) }),
-    ];
+  const [low, high] = valueRange(points);
+  const x = linear(0, xMax, box.left, box.right);
+  const value = linear(low, high, box.bottom, box.top);
+  const y = (number) => value(within(number, low, high));
+  const axis = axes(box, x, value, {
+    xTicks: ticks(0, xMax / size, width / 110).map((tick) => tick * size),
+    yTicks: ticks(low, high, 6),
+    xText: (tick) => plain(tick / size),
+    xTitle: X_TITLES[App.state.x] + (unit ? ` (${unit})` : ""),
+    yTitle: Y_TITLES[App.state.y] || "",
   });
-  const scaled = (tick) => plain(tick / size);
-  const xTicks = ticks(0, xMax / size, width / 110).map((t) => t * size);
-  const svg = canvas(width, box.bottom + 44,
-    axes(box, x, y, { xTicks, yTicks: ticks(low, top, 6), xText: scaled, xTitle: X_TITLES[App.state.x] + (unit ? ` (${unit})` : ""), yTitle: Y_TITLES[App.state.y] || "" }),
-    drawn);
-  const hover = (px) => {
-    const at = x.back(px);
-    const found = lines.filter((l) => l.points.length).map((l) => ({ ...l, p: l.points.reduce((a, b) => (Math.abs(b.x - at) < Math.abs(a.x - at) ? b : a)) }));
-    if (!found.length || px < box.left - 8 || px > box.right + 8) return null;
-    const nearest = found.reduce((a, b) => (Math.abs(b.p.x - at) < Math.abs(a.p.x - at) ? b : a)).p.x;
-    found.sort((a, b) => b.p.y - a.p.y);
-    const head = App.state.x === "round" ? `round ${plain(nearest)}` : `near ${amount(App.state.x, nearest)}`;
-    return {
-      lines: [head, ...found.map((f) => [colour(f.number), `${f.method.label}: ${share(f.p.y)}${f.p.half ? ` ±${share(f.p.half)}` : ""}${App.state.x === "round" ? "" : ` (round ${f.p.round})`}`])],
-      mark: [sv("line", { class: "cursor", x1: x(nearest), x2: x(nearest), y1: box.top, y2: box.bottom }),
-        ...found.map((f) => sv("circle", { cx: x(f.p.x), cy: y(clamp(f.p.y)), r: 4, style: `fill:${colour(f.number)}` }))],
-    };
+  const longest = Math.max(2, ...lines.map((line) => line.points.length));
+  return {
+    svg: canvas(width, box.bottom + 44, axis, lines.map((line) => bandAndLine(line, x, y))),
+    hover: (px) => curvesHover(lines, box, x, y, px),
+    step: [(box.right - box.left) / (longest - 1), 0],
+    start: [box.left, (box.top + box.bottom) / 2],
   };
-  const longest = Math.max(2, ...lines.map((l) => l.points.length));
-  return { svg, hover, step: [(box.right - box.left) / (longest - 1), 0], start: [box.left, (box.top + box.bottom) / 2] };
+}
+
+function bandAndLine({ number, points }, x, y) {
+  const at = (p, number) => `${x(p.x).toFixed(1)},${y(number).toFixed(1)}`;
+  const upper = points.map((p) => at(p, p.y + p.half));
+  const lower = points.map((p) => at(p, p.y - p.half)).reverse();
+  const middle = points.map((p) => at(p, p.y));
+  const band = `fill:${colour(number)};fill-opacity:.15;stroke:none`;
+  const line = `fill:none;stroke:${colour(number)};stroke-width:2`;
+  const curve = { class: "curve", points: middle.join(" "), style: line };
+  return [
+    sv("polygon", { points: [...upper, ...lower].join(" "), style: band }),
+    sv("polyline", { ...curve, "stroke-dasharray": dash(number) }),
+  ];
+}
+
+function curvesHover(lines, box, x, y, px) {
+  if (px < box.left - 8 || px > box.right + 8) return null;
+  const wanted = x.back(px);
+  const away = (p) => Math.abs(p.x - wanted);
+  const drawn = lines.filter((line) => line.points.length);
+  const near = drawn.map((line) => ({ ...line, p: nearestOf(line.points, away) }));
+  if (!near.length) return null;
+  const nearest = nearestOf(near, ({ p }) => away(p)).p.x;
+  near.sort((one, other) => other.p.y - one.p.y);
+  const byRound = App.state.x === "round";
+  const head = byRound ? `round ${plain(nearest)}` : `near ${amount(App.state.x, nearest)}`;
+  const text = ({ method, p }) => {
+    const spread = p.half ? ` ±${share(p.half)}` : "";
+    return `${method.label}: ${share(p.y)}${spread}${byRound ? "" : ` (round ${p.round})`}`;
+  };
+  const dot = ({ number, p }) => {
+    return sv("circle", { cx: x(p.x), cy: y(p.y), r: 4, style: `fill:${colour(number)}` });
+  };
+  return {
+    lines: [head, ...near.map((line) => [colour(line.number), text(line)])],
+    mark: [cursorLine(x(nearest), box), ...near.map(dot)],
+  };
+}
+
+function cursorLine(x, box) {
+  return sv("line", { class: "cursor", x1: x, x2: x, y1: box.top, y2: box.bottom });
 }

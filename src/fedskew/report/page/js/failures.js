@@ -1,28 +1,37 @@
 // Failures: which replies were not used, and why.
 
-function failuresFigure() {
-  const total = (method) => method.runs.reduce((sum, run) => sum + run.failures.reasons.reduce((s, [, n]) => s + n, 0), 0);
-  const any = () => App.data.methods.some((method) => total(method));
-  const reasons = () => {
-    const found = new Map();
-    App.data.methods.forEach((method, m) => method.runs.forEach((run) => run.failures.reasons.forEach(([why, n]) => {
-      if (!found.has(why)) found.set(why, App.data.methods.map(() => 0));
-      found.get(why)[m] += n;
-    })));
-    return [...found].sort((a, b) => b[1].reduce((x, y) => x + y) - a[1].reduce((x, y) => x + y));
-  };
-  const section = el("section", { id: "failures" });
-  const update = () => {
-    const parts = [el("h2", {}, "Failures")];
-    if (!any()) parts.push(el("p", { class: "hint" }, "Every reply of every client was used."));
-    else {
-      const head = el("tr", {}, el("th", { scope: "col" }, "why a reply was not used"), App.data.methods.map((m) => el("th", { scope: "col" }, m.label)));
-      const rows = reasons().map(([why, numbers]) => el("tr", {}, el("td", { class: "wrap" }, why), numbers.map((n) => el("td", {}, n ? plain(n) : "–"))));
-      parts.push(el("p", { class: "hint" }, "Replies over all rounds and seeds."),
-        el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of failures" }, el("table", {}, el("thead", {}, head), el("tbody", {}, rows))),
-        el("div", { class: "tools" }, el("button", { type: "button", onclick: () => download("failures.csv", "text/csv", csvText([["reason", ...App.data.methods.map((m) => m.label)], ...reasons().map(([why, n]) => [why, ...n])])) }, "CSV")));
+const failuresSection = {
+  id: "failures",
+  title: "Failures",
+  link: "Failures",
+  needs: ["methods.runs.failures"],
+  parts() {
+    const reasons = failureReasons();
+    if (!reasons.length) return [hintLine("Every reply of every client was used.")];
+    const labels = App.data.methods.map((method) => method.label);
+    const titles = ["why a reply was not used", ...labels];
+    const head = el("tr", {}, titles.map((title) => el("th", { scope: "col" }, title)));
+    const rows = reasons.map(([why, numbers]) => {
+      const cells = numbers.map((number) => el("td", {}, number ? plain(number) : "–"));
+      return el("tr", {}, el("td", { class: "wrap" }, why), cells);
+    });
+    const csv = () => [["reason", ...labels], ...reasons.map(([why, n]) => [why, ...n])];
+    return [
+      hintLine("Replies over all rounds and seeds."),
+      scrollingTable("Table of failures", el("thead", {}, head), el("tbody", {}, rows)),
+      csvTools("failures", csv),
+    ];
+  },
+};
+
+/** [reason, replies lost at each method], the most frequent first. */
+function failureReasons() {
+  const numbers = new Map();
+  App.data.methods.forEach((method, column) => {
+    for (const [why, number] of method.runs.flatMap((run) => run.failures.reasons)) {
+      if (!numbers.has(why)) numbers.set(why, App.data.methods.map(() => 0));
+      numbers.get(why)[column] += number;
     }
-    section.replaceChildren(...parts);
-  };
-  return { section, update };
+  });
+  return [...numbers].sort((one, other) => sumOf(other[1]) - sumOf(one[1]));
 }

@@ -1,59 +1,129 @@
 // The ledger: bytes by direction and kind, mean over seeds.
 
-function ledgerFigure() {
-  const all = () => App.data.methods.map((method, number) => {
-    const sums = new Map();
-    for (const run of method.runs)
-      for (const [direction, kind, bytes, multicast] of run.ledger) {
-        const key = `${kind} ${direction}`, cell = sums.get(key) || [0, 0];
-        sums.set(key, [cell[0] + bytes / method.runs.length, cell[1] + multicast / method.runs.length]);
-      }
-    return { method, number, parts: [...sums].map(([key, [bytes, multicast]]) => ({ key, bytes: App.state.cast === "multicast" ? multicast : bytes })) };
-  });
-  return figure({
-    id: "ledger",
-    title: "What crossed the network",
-    controls: [{ key: "cast", label: "count", kind: "radio", options: () => [["unicast", "every send"], ["multicast", "one send reaches everybody"]] }],
-    hint: () => "Bytes of a whole run by kind and direction, mean over seeds.",
-    draw: (width) => {
-      const rows = all(), kinds = [...new Set(rows.flatMap((row) => row.parts.map((p) => p.key)))];
-      const total = (row) => row.parts.reduce((sum, p) => sum + p.bytes, 0);
-      const most = Math.max(...rows.map(total), 1), [size, unit] = unitFor("bytes", most);
-      const names = Math.min(150, width * 0.3), tall = 30;
-      const box = { left: names, right: width - 14, top: 8, bottom: 8 + rows.length * tall };
-      const x = linear(0, most, box.left, box.right);
-      const parts = [], spots = [];
-      rows.forEach((row, i) => {
-        const y = box.top + i * tall;
-        const short = Math.max(4, Math.floor(names / 7) - 1), label = row.method.label;
-        parts.push(sv("text", { class: "strong", x: box.left - 8, y: y + 19, "text-anchor": "end" }, label.length > short ? `${label.slice(0, short - 1)}…` : label));
-        let from = 0;
-        for (const kind of kinds) {
-          const part = row.parts.find((p) => p.key === kind);
-          if (!part) continue;
-          const wide = Math.max(0.75, x(from + part.bytes) - x(from));
-          parts.push(sv("rect", { class: "bar", x: x(from), y: y + 4, width: wide, height: tall - 8, style: `fill:${colour(kinds.indexOf(kind))}` }));
-          spots.push([x(from), y + 4, wide, row, part, total(row)]);
-          from += part.bytes;
-        }
-      });
-      let kx = 4, ky = box.bottom + 58;
-      kinds.forEach((kind, i) => {
-        const wide = 26 + kind.length * 7.2;
-        if (kx + wide > width && kx > 4) { kx = 4; ky += 20; }
-        parts.push(sv("rect", { x: kx, y: ky - 10, width: 12, height: 12, rx: 2, style: `fill:${colour(i)}` }), sv("text", { x: kx + 17, y: ky }, kind));
-        kx += wide;
-      });
-      const axis = axes(box, x, () => 0, { xTicks: ticks(0, most / size, width / 130).map((t) => t * size), yTicks: [], xText: (t) => plain(t / size), xTitle: unit, yTitle: "" });
-      const hover = (px, py) => {
-        const row = spots.filter((s) => py >= s[1] - 4 && py <= s[1] + tall - 4);
-        const spot = row.find((s) => px >= s[0] - 1 && px <= s[0] + s[2] + 1) || (px >= box.left && row.at(-1));
-        if (!spot) return null;
-        const [sx, sy, wide, own, part, sum] = spot;
-        return { lines: [own.method.label, `${part.key}: ${amount("bytes", part.bytes)}`, `all: ${amount("bytes", sum)}`], mark: [sv("rect", { class: "frame", x: sx, y: sy, width: Math.max(2, wide), height: tall - 8 })] };
-      };
-      return { svg: canvas(width, ky + 12, axis, parts), hover, step: [12, tall], start: [box.left + 2, box.top + tall / 2] };
+const BAR = 30; // height of a method's row in pixels
+
+const ledgerFigure = {
+  id: "ledger",
+  title: "What crossed the network",
+  link: "Bytes",
+  half: true,
+  needs: ["methods.runs.ledger"],
+  controls: [
+    {
+      key: "cast",
+      label: "count",
+      kind: "radio",
+      options: () => [
+        ["unicast", "every send"],
+        ["multicast", "one send reaches everybody"],
+      ],
     },
-    csv: () => [["method", "kind and direction", `bytes (${App.state.cast})`], ...all().flatMap(({ method, parts }) => parts.map((p) => [method.label, p.key, p.bytes]))],
+  ],
+  hint: () => "Bytes of a whole run by kind and direction, mean over seeds.",
+  draw: (width) => drawLedger(App.data.methods.map(sentBytes), width),
+  csv() {
+    const rows = App.data.methods.map(sentBytes).flatMap(({ label, parts }) => {
+      return parts.map((part) => [label, part.kind, part.bytes]);
+    });
+    return [["method", "kind and direction", `bytes (${App.state.cast})`], ...rows];
+  },
+};
+
+/** {label, parts: [{kind, bytes}], total} of a method, mean over its runs. */
+function sentBytes({ label, runs }) {
+  const sums = new Map();
+  for (const [direction, kind, unicast, multicast] of runs.flatMap((run) => run.ledger)) {
+    const name = `${kind} ${direction}`;
+    const bytes = App.state.cast === "multicast" ? multicast : unicast;
+    sums.set(name, (sums.get(name) || 0) + bytes / runs.length);
+  }
+  const parts = [...sums].map(([kind, bytes]) => ({ kind, bytes }));
+  return { label, parts, total: sumOf(parts.map((part) => part.bytes)) };
+}
+
+function drawLedger(rows, width) {
+  const kinds = [...new Set(rows.flatMap((row) => row.parts.map((part) => part.kind)))];
+  const most = Math.max(...rows.map((row) => row.total), 1);
+  const [size, unit] = unitFor("bytes", most);
+  const left = Math.min(150, width * 0.3);
+  const box = { left, right: width - 14, top: 8, bottom: 8 + rows.length * BAR };
+  const x = linear(0, most, box.left, box.right);
+  const bars = rows.map((row, i) => rowBars(row, kinds, x, box.top + i * BAR));
+  const [keys, bottom] = kindKeys(kinds, width, box.bottom + 58);
+  const axis = axes(box, x, () => 0, {
+    xTicks: ticks(0, most / size, width / 130).map((tick) => tick * size),
+    yTicks: [],
+    xText: (tick) => plain(tick / size),
+    xTitle: unit,
+    yTitle: "",
   });
+  const drawn = rows.map((row, i) => [rowLabel(row, i, box), bars[i].map(drawnBar)]);
+  return {
+    svg: canvas(width, bottom + 12, axis, drawn, keys),
+    hover: (px, py) => ledgerHover(bars.flat(), box, px, py),
+    step: [12, BAR],
+    start: [box.left + 2, box.top + BAR / 2],
+  };
+}
+
+function rowLabel({ label }, i, box) {
+  const letters = Math.max(4, Math.floor(box.left / 7) - 1);
+  const y = box.top + i * BAR + 19;
+  const looks = { class: "strong", x: box.left - 8, y, "text-anchor": "end" };
+  return sv("text", looks, shortened(label, letters));
+}
+
+/** The bars of one method, one behind the other: {row, part, x, y, width, fill}. */
+function rowBars(row, kinds, x, top) {
+  let from = 0;
+  return kinds.flatMap((kind, number) => {
+    const part = row.parts.find((other) => other.kind === kind);
+    if (!part) return [];
+    const left = x(from);
+    const width = Math.max(0.75, x(from + part.bytes) - left);
+    from += part.bytes;
+    return [{ row, part, x: left, y: top + 4, width, fill: colour(number) }];
+  });
+}
+
+function drawnBar({ x, y, width, fill }) {
+  return sv("rect", { class: "bar", x, y, width, height: BAR - 8, style: `fill:${fill}` });
+}
+
+/** The kinds with their colours, in as many lines as they need: [elements, last line]. */
+function kindKeys(kinds, width, top) {
+  let x = 4;
+  let y = top;
+  const keys = kinds.map((kind, i) => {
+    const wide = 26 + kind.length * 7.2;
+    if (x + wide > width && x > 4) {
+      x = 4;
+      y += 20;
+    }
+    const left = x;
+    x += wide;
+    const square = { x: left, y: y - 10, width: 12, height: 12, rx: 2 };
+    return [
+      sv("rect", { ...square, style: `fill:${colour(i)}` }),
+      sv("text", { x: left + 17, y }, kind),
+    ];
+  });
+  return [keys, y];
+}
+
+function ledgerHover(bars, box, px, py) {
+  const inRow = bars.filter((bar) => py >= bar.y - 4 && py <= bar.y + BAR - 4);
+  const under = inRow.find((bar) => px >= bar.x - 1 && px <= bar.x + bar.width + 1);
+  const bar = under || (px >= box.left && inRow.at(-1)); // beside a row: its last bar
+  if (!bar) return null;
+  const { row, part, x, y } = bar;
+  const size = { width: Math.max(2, bar.width), height: BAR - 8 };
+  return {
+    lines: [
+      row.label,
+      `${part.kind}: ${amount("bytes", part.bytes)}`,
+      `all: ${amount("bytes", row.total)}`,
+    ],
+    mark: [sv("rect", { class: "frame", x, y, ...size })],
+  };
 }

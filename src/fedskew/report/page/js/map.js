@@ -1,51 +1,92 @@
-// Map of the clients: near means alike (principal components of the square roots of the label shares).
+// Map of the clients: near means alike (principal components of the square roots of the label
+// shares).
 
-function mapFigure() {
-  const found = () => App.data.federation.map;
-  return figure({
-    id: "map",
-    title: "Map of the clients",
-    hint: () => `Near means alike; colour and number: cluster. The axes show ${Math.round(100 * (found().explained[0] + found().explained[1]))} % of the differences.`,
-    draw: (width) => {
-      const dots = found().dots;
-      const height = Math.min(420, Math.max(260, width * 0.8));
-      const range = (k) => [Math.min(...dots.map((d) => d[k])), Math.max(...dots.map((d) => d[k]))];
-      const [[x0, x1], [y0, y1]] = [range(0), range(1)];
-      const zoom = Math.min((width - 60) / (x1 - x0 || 1), (height - 60) / (y1 - y0 || 1));
-      const place = (d) => [width / 2 + (d[0] - (x0 + x1) / 2) * zoom, height / 2 - (d[1] - (y0 + y1) / 2) * zoom];
-      const largest = Math.max(...dots.map((d) => d[3]));
-      const radius = (d) => (found().clients > 1500 ? 2 + 3 * Math.sqrt(d[3] / largest) : Math.min(18, 6 * Math.sqrt(d[3])));
-      const parts = dots.map((d) => {
-        const [cx, cy] = place(d);
-        return sv("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: radius(d).toFixed(1), style: `fill:${colour(d[2])};fill-opacity:.75;stroke:var(--card);stroke-width:${found().clients > 1500 ? 0 : 1}` });
-      });
-      const hover = (px, py) => {
-        const near = dots.map((d) => [Math.hypot(place(d)[0] - px, place(d)[1] - py), d]).reduce((a, b) => (b[0] < a[0] ? b : a));
-        if (near[0] > 60) return null;
-        const d = near[1], [cx, cy] = place(d);
-        return {
-          lines: [d[3] > 1 ? `${count(d[3], "client")}, among them ${clientName(d[4])}` : clientName(d[4]), [colour(d[2]), d[2] < 0 ? "in no cluster" : `cluster ${d[2]}`]],
-          mark: [sv("circle", { class: "frame", cx, cy, r: radius(d) + 3 })],
-        };
-      };
-      return { svg: canvas(width, height, parts, clusterNumbers(dots, place)), hover, step: [20, 20], start: [width / 2, height / 2] };
-    },
-    csv: () => [["x", "y", "cluster", "clients", "one of them"], ...found().dots],
-  });
+const mapFigure = {
+  id: "map",
+  title: "Map of the clients",
+  half: true,
+  needs: ["federation.map"],
+  hint() {
+    const [first, second] = App.data.federation.map.explained;
+    const percent = Math.round(100 * (first + second));
+    return (
+      "Near means alike; colour and number: cluster. " +
+      `The axes show ${percent} % of the differences.`
+    );
+  },
+  draw: (width) => drawMap(App.data.federation.map, width),
+  csv: () => [["x", "y", "cluster", "clients", "one of them"], ...App.data.federation.map.dots],
+};
+
+function drawMap(map, width) {
+  const dots = map.dots.map(([x, y, cluster, size, client]) => ({ x, y, cluster, size, client }));
+  const isCrowded = map.clients > 1500;
+  const height = within(width * 0.8, 260, 420);
+  const place = placing(dots, width, height);
+  const largest = Math.max(...dots.map((dot) => dot.size));
+  const radius = ({ size }) => {
+    return isCrowded ? 2 + 3 * Math.sqrt(size / largest) : Math.min(18, 6 * Math.sqrt(size));
+  };
+  const circle = (dot) => {
+    const [cx, cy] = place(dot).map((pixel) => pixel.toFixed(1));
+    const edge = `stroke:var(--card);stroke-width:${isCrowded ? 0 : 1}`;
+    const style = `fill:${colour(dot.cluster)};fill-opacity:.75;${edge}`;
+    return sv("circle", { cx, cy, r: radius(dot).toFixed(1), style });
+  };
+  const hover = (px, py) => {
+    const away = (dot) => Math.hypot(place(dot)[0] - px, place(dot)[1] - py);
+    const dot = nearestOf(dots, away);
+    if (away(dot) > 60) return null;
+    const [cx, cy] = place(dot);
+    const name = clientName(dot.client);
+    const who = dot.size > 1 ? `${count(dot.size, "client")}, among them ${name}` : name;
+    return {
+      lines: [who, clusterLine(dot.cluster)],
+      mark: [sv("circle", { class: "frame", cx, cy, r: radius(dot) + 3 })],
+    };
+  };
+  return {
+    svg: canvas(width, height, dots.map(circle), clusterNumbers(dots, place)),
+    hover,
+    step: [20, 20],
+    start: [width / 2, height / 2],
+  };
+}
+
+/** Both axes to one scale, the dots in the middle. */
+function placing(dots, width, height) {
+  const ends = (key) => {
+    const values = dots.map((dot) => dot[key]);
+    return [Math.min(...values), Math.max(...values)];
+  };
+  const [x0, x1] = ends("x");
+  const [y0, y1] = ends("y");
+  const zoom = Math.min((width - 60) / (x1 - x0 || 1), (height - 60) / (y1 - y0 || 1));
+  return ({ x, y }) => [
+    width / 2 + (x - (x0 + x1) / 2) * zoom,
+    height / 2 - (y - (y0 + y1) / 2) * zoom,
+  ];
 }
 
 /** The number of every cluster at its most central dot; the 18 largest clusters. */
 function clusterNumbers(dots, place) {
-  const groups = new Map();
-  for (const d of dots) groups.set(d[2], [...(groups.get(d[2]) || []), d]);
-  const sizes = [...groups].filter(([cluster]) => cluster >= 0).map(([cluster, own]) => [cluster, own, own.reduce((sum, d) => sum + d[3], 0)]);
+  const clusters = [...new Set(dots.map((dot) => dot.cluster))].filter((cluster) => cluster >= 0);
+  const groups = clusters.map((cluster) => dots.filter((dot) => dot.cluster === cluster));
+  const clients = (group) => sumOf(group.map((dot) => dot.size));
+  const largest = groups.sort((one, other) => clients(other) - clients(one)).slice(0, 18);
   const taken = [];
-  return sizes.sort((a, b) => b[2] - a[2]).slice(0, 18).map(([cluster, own]) => {
-    const middle = [0, 1].map((k) => own.reduce((sum, d) => sum + d[k], 0) / own.length);
-    const best = own.reduce((a, b) => (Math.hypot(b[0] - middle[0], b[1] - middle[1]) < Math.hypot(a[0] - middle[0], a[1] - middle[1]) ? b : a));
-    const [x, y] = place(best);
+  const halo = "paint-order:stroke;stroke:var(--card);stroke-width:3px";
+  return largest.map((group) => {
+    const [x, y] = place(mostCentral(group));
     if (taken.some(([tx, ty]) => Math.abs(tx - x) < 14 && Math.abs(ty - y) < 12)) return null;
     taken.push([x, y]);
-    return sv("text", { class: "strong", x: x + 7, y: y - 6, "font-weight": 700, style: "paint-order:stroke;stroke:var(--card);stroke-width:3px" }, String(cluster));
+    const looks = { class: "strong", x: x + 7, y: y - 6, "font-weight": 700, style: halo };
+    return sv("text", looks, String(group[0].cluster));
   });
+}
+
+function mostCentral(dots) {
+  const x = sumOf(dots.map((dot) => dot.x)) / dots.length;
+  const y = sumOf(dots.map((dot) => dot.y)) / dots.length;
+  return nearestOf(dots, (dot) => Math.hypot(dot.x - x, dot.y - y));
 }

@@ -1,4 +1,18 @@
-// Numbers to pixels, ticks, and numbers as people read them.
+// Numbers to pixels, ticks and axes, and numbers as people read them.
+
+const within = (value, low, high) => Math.max(low, Math.min(high, value));
+const sumOf = (values) => values.reduce((sum, value) => sum + value, 0);
+
+/** The item with the smallest distance; the first of equals, undefined if there is none. */
+function nearestOf(items, distance) {
+  let best;
+  let least = Infinity;
+  for (const item of items) {
+    const now = distance(item);
+    if (now < least) [best, least] = [item, now];
+  }
+  return best;
+}
 
 function linear(from, to, low, high) {
   const span = to - from || 1;
@@ -7,15 +21,17 @@ function linear(from, to, low, high) {
   return scale;
 }
 
-/** About `count` round numbers between two. */
-function ticks(from, to, count) {
-  const raw = (to - from) / Math.max(1, count);
+/** About `number` round numbers between two. */
+function ticks(from, to, number) {
+  const raw = (to - from) / Math.max(1, number);
   if (!(raw > 0) || !isFinite(raw)) return [from];
   const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw);
-  const found = [];
-  for (let i = Math.ceil(from / step - 1e-9); i * step <= to + step * 1e-9; i++) found.push(Number((i * step).toPrecision(12)));
-  return found;
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= raw);
+  const places = [];
+  for (let i = Math.ceil(from / step - 1e-9); i * step <= to + step * 1e-9; i++) {
+    places.push(Number((i * step).toPrecision(12)));
+  }
+  return places;
 }
 
 const UNITS = {
@@ -31,29 +47,38 @@ function unitFor(kind, largest) {
 }
 
 function amount(kind, value) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (!isGiven(value) || Number.isNaN(value)) return "–";
   if (!UNITS[kind]) return plain(value);
   const [size, name] = unitFor(kind, value);
   return `${Number((value / size).toPrecision(3))} ${name}`;
 }
 
-const plain = (value) => (Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(4))));
+function plain(value) {
+  if (Math.abs(value) >= 1000) return Math.round(value).toLocaleString("en");
+  return String(Number(value.toPrecision(4)));
+}
+
 const share = (value) => (value === null || Number.isNaN(value) ? "–" : value.toFixed(3));
 const count = (number, noun) => `${plain(number)} ${noun}${number === 1 ? "" : "s"}`;
+const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 /** Axes of a plot: grid lines, tick texts, titles. `box` = {left, right, top, bottom} in pixels. */
-function axes(box, x, y, options) {
+function axes(box, x, y, { xTicks, yTicks, xText = plain, yText = plain, xTitle, yTitle }) {
+  const { left, right, top, bottom } = box;
   const parts = [];
-  for (const tick of options.yTicks) {
-    parts.push(sv("line", { class: "grid", x1: box.left, x2: box.right, y1: y(tick), y2: y(tick) }));
-    parts.push(sv("text", { x: box.left - 6, y: y(tick) + 4, "text-anchor": "end" }, (options.yText || plain)(tick)));
+  for (const tick of yTicks) {
+    const at = y(tick);
+    parts.push(sv("line", { class: "grid", x1: left, x2: right, y1: at, y2: at }));
+    parts.push(sv("text", { x: left - 6, y: at + 4, "text-anchor": "end" }, yText(tick)));
   }
-  for (const tick of options.xTicks) {
-    parts.push(sv("line", { class: "axis", x1: x(tick), x2: x(tick), y1: box.bottom, y2: box.bottom + 4 }));
-    parts.push(sv("text", { x: x(tick), y: box.bottom + 17, "text-anchor": "middle" }, (options.xText || plain)(tick)));
+  for (const tick of xTicks) {
+    const at = x(tick);
+    parts.push(sv("line", { class: "axis", x1: at, x2: at, y1: bottom, y2: bottom + 4 }));
+    parts.push(sv("text", { x: at, y: bottom + 17, "text-anchor": "middle" }, xText(tick)));
   }
-  parts.push(sv("line", { class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom }));
-  parts.push(sv("text", { class: "strong", x: box.right, y: box.bottom + 34, "text-anchor": "end" }, options.xTitle));
-  parts.push(sv("text", { class: "strong", x: 2, y: box.top - 10 }, options.yTitle));
+  const end = { class: "strong", x: right, y: bottom + 34, "text-anchor": "end" };
+  parts.push(sv("line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom }));
+  parts.push(sv("text", end, xTitle));
+  parts.push(sv("text", { class: "strong", x: 2, y: top - 10 }, yTitle));
   return sv("g", {}, parts);
 }

@@ -1,31 +1,69 @@
 // The table: means and intervals over seeds, differences against the first method.
 
-function tableSection() {
-  const section = el("section", { id: "table" });
-  const update = () => {
-    const table = App.data.table;
-    const parts = [el("h2", {}, "Table")];
-    if (!table) parts.push(el("p", { class: "hint" }, "No run is finished yet."));
-    else {
-      for (const part of new Set(table.columns.map((c) => c.part)))
-        parts.push(partTable(table, table.columns.map((_, i) => i).filter((i) => table.columns[i].part === part), part));
-      if (table.rows.length > 1) parts.push(el("p", { class: "hint" }, `Small print: difference from ${table.rows[0].label}. ✓: better than every other method for real.`));
-      parts.push(...table.caption.map((line) => el("p", { class: "hint" }, line)));
-      const csv = () => [["method", ...table.columns.map((c) => c.title), "reference"], ...table.rows.map((r) => [r.label, ...r.cells, "no"]), ...table.references.map((r) => [r.label, ...r.cells, "yes"])];
-      parts.push(el("div", { class: "tools" }, el("button", { type: "button", onclick: () => download("table.csv", "text/csv", csvText(csv())) }, "CSV")));
-    }
-    section.replaceChildren(...parts);
-  };
-  return { section, update };
+const tableSection = {
+  id: "table",
+  title: "Table",
+  link: "Table",
+  needs: ["methods"],
+  parts() {
+    const { table } = App.data;
+    if (!table) return [hintLine("No run is finished yet.")];
+    const names = [...new Set(table.columns.map((column) => column.part))];
+    const smallPrint =
+      `Small print: difference from ${table.rows[0].label}. ` +
+      "✓: better than every other method for real.";
+    return [
+      ...names.map((name) => partTable(table, name)),
+      ...(table.rows.length > 1 ? [hintLine(smallPrint)] : []),
+      ...table.caption.map(hintLine),
+      csvTools("table", () => tableRows(table)),
+    ];
+  },
+};
+
+function tableRows({ columns, rows, references }) {
+  return [
+    ["method", ...columns.map((column) => column.title), "reference"],
+    ...rows.map((row) => [row.label, ...row.cells, "no"]),
+    ...references.map((row) => [row.label, ...row.cells, "yes"]),
+  ];
 }
 
 /** The table of some columns, in a box that scrolls sideways where the page is narrow. */
-function partTable(table, columns, name) {
-  const head = el("tr", {}, el("th", { scope: "col" }, "method"), columns.map((i) => el("th", { scope: "col" }, table.columns[i].title)));
-  const rows = table.rows.map((row) => el("tr", {}, el("th", { scope: "row" }, breakable(row.label)), columns.map((i) =>
-    el("td", { class: row.best[i] ? "best" : null }, row.cells[i], row.differences[i] ? el("small", {}, row.differences[i]) : null))));
-  const beside = name === "Accuracy" && table.references.length ? el("tbody", { class: "references" },
-    el("tr", {}, el("th", { scope: "rowgroup", colspan: columns.length + 1 }, "References, not ranked")),
-    table.references.map((row) => el("tr", {}, el("th", { scope: "row" }, breakable(row.label)), columns.map((i) => el("td", {}, row.cells[i]))))) : null;
-  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table: ${name}` }, el("table", {}, el("caption", {}, name), el("thead", {}, head), el("tbody", {}, rows), beside));
+function partTable(table, name) {
+  const columns = [...table.columns.keys()].filter((i) => table.columns[i].part === name);
+  const titles = columns.map((i) => el("th", { scope: "col" }, table.columns[i].title));
+  const head = el("tr", {}, el("th", { scope: "col" }, "method"), titles);
+  const rows = table.rows.map((row) => methodRow(row, columns));
+  const hasReferences = name === "Accuracy" && table.references.length;
+  return scrollingTable(
+    `Table: ${name}`,
+    el("caption", {}, name),
+    el("thead", {}, head),
+    el("tbody", {}, rows),
+    hasReferences ? referenceRows(table.references, columns) : null,
+  );
+}
+
+function methodRow(row, columns) {
+  const cells = columns.map((i) => {
+    const difference = row.differences[i] ? el("small", {}, row.differences[i]) : null;
+    return el("td", { class: row.best[i] ? "best" : null }, row.cells[i], difference);
+  });
+  return el("tr", {}, el("th", { scope: "row" }, breakable(row.label)), cells);
+}
+
+function referenceRows(references, columns) {
+  const wide = { scope: "rowgroup", colspan: columns.length + 1 };
+  const rows = references.map((row) => {
+    const cells = columns.map((i) => el("td", {}, row.cells[i]));
+    return el("tr", {}, el("th", { scope: "row" }, breakable(row.label)), cells);
+  });
+  const heading = el("tr", {}, el("th", wide, "References, not ranked"));
+  return el("tbody", { class: "references" }, heading, rows);
+}
+
+function scrollingTable(label, ...children) {
+  const box = { class: "scroll", tabindex: "0", role: "region", "aria-label": label };
+  return el("div", box, el("table", {}, children));
 }

@@ -1,0 +1,108 @@
+"""The one driver, over a scripted runtime: what it keeps, when it saves, how it goes on."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+from fedskew.errors import RunFolderError
+from fedskew.experiment.driver import Backend, drive
+from fedskew.recipe import resolve
+from fedskew.records import Labels, RunFolder, read_checkpoint, read_json
+from fedskew.runtime.scripted import ScriptedRuntime
+
+COUNTS = np.array([[6, 0], [0, 6], [3, 3], [4, 2]])
+RECIPE = resolve({"name": "scripted", "run": {"rounds": 4, "clients_per_round": 2}})
+
+
+class Stopped(Exception):
+    pass
+
+
+def play(out=None, *, opened=None, heard=None, stop_after=None, **options):
+    """Play the recipe; ``opened`` and ``heard`` take down what the backend hears."""
+    changes = {key: options.pop(key) for key in ("labels", "save_every_round") if key in options}
+
+    def backend(reached):
+        if opened is not None:
+            opened.append(reached)
+        return nullcontext(
+            Backend(
+                ScriptedRuntime(COUNTS),
+                clients_have_tests=lambda: False,
+                labels=changes.get("labels", lambda: None),
+                save_every_round=changes.get("save_every_round", False),
+                after_round=(heard if heard is not None else []).append,
+            )
+        )
+
+    def on_round(record):
+        if record.round == stop_after:
+            raise Stopped
+
+    return drive(RECIPE, 3, backend, out=out, on_round=on_round, **options)
+
+
+def test_a_backend_hears_of_every_round_and_of_the_end(tmp_path):
+    opened, heard = [], []
+    played = play(tmp_path / "r", opened=opened, heard=heard)
+    assert opened == [-1]
+    assert heard == [0, 1, 2, 3, 4, 4]  # the last once more, when clients have been tested
+    assert [record.round for record in played.rounds] == [0, 1, 2, 3, 4]
+    assert played.facts["seed"] == 3
+
+
+def test_a_stopped_run_goes_on_where_it_was_saved(tmp_path):
+    opened: list[int] = []
+    with pytest.raises(Stopped):
+        play(tmp_path / "r", stop_after=2, save_every_round=True)
+    resumed = play(tmp_path / "r", opened=opened, resume=True)
+    whole = play()
+    assert opened == [2]
+    assert np.array_equal(resumed.models, whole.models)
+    assert [r.chains for r in resumed.rounds] == [r.chains for r in whole.rounds]
+
+
+def test_a_finished_run_is_only_read(tmp_path):
+    first, opened = play(tmp_path / "r"), []
+    again = play(tmp_path / "r", opened=opened, resume=True)
+    assert opened == []
+    assert again.summary()["bytes_up"] == first.summary()["bytes_up"]
+
+
+@pytest.mark.parametrize(("every_round", "saved"), [(True, [0, 1, 2, 3, 4]), (False, [0, 4])])
+def test_no_state_is_saved_twice(tmp_path, monkeypatch, every_round, saved):
+    """Or only round 0 and the last one: run.checkpoint_seconds has not passed."""
+    rounds: list[int] = []
+    save = RunFolder.save
+    monkeypatch.setattr(
+        RunFolder, "save", lambda self, state: (rounds.append(state.round), save(self, state))
+    )
+    play(tmp_path / "r", save_every_round=every_round)
+    assert rounds == saved
+    assert (
+        read_checkpoint(
+            tmp_path / "r" / "checkpoint.safetensors",
+            read_json(tmp_path / "r" / "run.json")["mark"],
+        ).round
+        == 4
+    )
+
+
+def test_labels_are_kept_only_if_the_backend_gives_them(tmp_path):
+    known = Labels(COUNTS, ["cat", "dog"])
+    with_labels = play(tmp_path / "a", labels=lambda: known)
+    assert with_labels.labels.counts.tolist() == COUNTS.tolist()
+    assert (tmp_path / "a" / "labels.json").is_file()
+    assert play(tmp_path / "b").labels is None
+    assert not (tmp_path / "b" / "labels.json").exists()
+
+
+def test_a_folder_that_somebody_holds_is_waited_for(tmp_path, monkeypatch):
+    held = RunFolder(tmp_path / "r", RECIPE, 3)
+    with pytest.raises(RunFolderError, match="another process"):
+        play(tmp_path / "r", resume=True)
+    monkeypatch.setattr("fedskew.experiment.driver.time.sleep", lambda seconds: held.close())
+    assert play(tmp_path / "r", resume=True, wait_seconds=60.0).finished
