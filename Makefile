@@ -8,10 +8,10 @@ FLOWER_READY := .venv-flower/.ready-fedskew
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-flower check format bench bench-flower clean
-.PHONY: evidence-estimation evidence-participation evidence-ablation evidence-afls evidence-orders evidence-personal
+.PHONY: evidence-pages
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -63,23 +63,11 @@ bench: $(READY) ## speed against a bare PyTorch loop and Flower's simulation, op
 bench-flower: $(READY) ## the same job on Flower's simulation engine, in an environment of its own
 	$(BIN)/python benchmarks/flower.py
 
-evidence-estimation: $(READY) ## METHODS 8.3 again: how well label proportions can be estimated from updates (about 20 minutes)
-	$(BIN)/python evidence/estimation.py
+evidence-%: $(READY) ## make a study of evidence/ again: `fedskew reproduce` lists them and says what is missing
+	$(BIN)/fedskew reproduce $*
 
-evidence-participation: $(READY) ## paper 001 Fig 6 again: who takes part under BACSA, BACSA-SNR and greedy
-	$(BIN)/python evidence/participation.py
-
-evidence-ablation: $(READY) ## METHODS 11.3: which part of FedLECC does the work, on FMNIST (about 10 minutes)
-	$(BIN)/python evidence/ablation.py
-
-evidence-afls: $(READY) ## paper 003 again on CIFAR-10: what AFLS chooses, both procedures by round and by simulated time (about 20 minutes)
-	$(BIN)/python evidence/afls.py
-
-evidence-orders: $(READY) ## six methods on Fashion-MNIST in accuracy, bytes, simulated time and energy
-	$(BIN)/python evidence/orders.py
-
-evidence-personal: $(READY) ## paper 004 Tables III-IV and Fig 8 again: personalised methods and references on ACSIncome
-	$(BIN)/python evidence/personal.py
+evidence-pages: $(READY) ## write all pages of evidence/ again from their results; nothing is played
+	$(BIN)/fedskew reproduce --page
 
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

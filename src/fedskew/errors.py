@@ -6,6 +6,7 @@
     ├── RecipeError                 a recipe, an option or a stage name is wrong
     ├── DataError                   a dataset cannot be found, read or trusted
     │   └── InfeasiblePartition     no partition meets the rule (carries the best attempt)
+    ├── StudyError                  a study of evidence/ cannot be read or made
     ├── SignalError                 label counts or proportions are not usable
     ├── RunFolderError              a run folder or checkpoint cannot be read, written or resumed
     └── RunError                    a run cannot go on
@@ -53,6 +54,10 @@ class InfeasiblePartition(DataError):
     def __init__(self, where: str, what: str, remedy: str = "", *, best: Any = None) -> None:
         super().__init__(where, what, remedy)
         self.best = best
+
+
+class StudyError(FedskewError):
+    """A study of evidence/ cannot be read or made."""
 
 
 class SignalError(FedskewError):

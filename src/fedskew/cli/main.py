@@ -1,5 +1,5 @@
 """The command line: ``fedskew run | list | data | measure | privacy | compare | report | export
-| flower``.
+| reproduce | flower``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from fedskew import recipe as recipes
 from fedskew.cli import compare as cli_compare
 from fedskew.cli import flower as cli_flower
 from fedskew.cli import measure as cli_measure
+from fedskew.cli import reproduce as cli_reproduce
 from fedskew.cli.progress import RunProgress, summary_table
 from fedskew.errors import FedskewError, RecipeError, RunError, did_you_mean
 from fedskew.experiment.run_folders import RUNS, run_folder
@@ -54,6 +55,7 @@ app.command("privacy")(cli_measure.privacy)
 app.command("compare")(cli_compare.compare)
 app.command("report")(cli_compare.report)
 app.command("export")(cli_compare.export)
+app.command("reproduce")(cli_reproduce.reproduce)
 
 out_console = Console()
 err_console = Console(stderr=True)

@@ -1,6 +1,4 @@
-"""``fedskew measure`` and ``fedskew privacy``: label skew of a dataset, of a file of counts, or
-of a run.
-"""
+"""``fedskew measure`` and ``fedskew privacy``: label skew of a dataset, a file or a run."""
 
 from __future__ import annotations
 
@@ -107,9 +105,7 @@ def measure(
     as_json: JsonFlag = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say how skewed a federation is, who groups with whom, and what each paper's rule would do
-    with it.
-    """
+    """Say how skewed a federation is, who groups with whom, and what each paper's rule would do."""
     from fedskew.measure import measurement
     from fedskew.measure.payload import measurement_payload
     from fedskew.report.terminal.measurement import show_measurement
@@ -176,9 +172,7 @@ def privacy(
     as_json: JsonFlag = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say how wrong label mixes and groups become when clients add noise to their counts, budget
-    by budget.
-    """
+    """Say how wrong label mixes and groups become when clients add noise, budget by budget."""
     from fedskew.measure import privacy as noise
     from fedskew.measure.payload import privacy_payload
     from fedskew.report.terminal.measurement import show_privacy
@@ -343,9 +337,7 @@ def _budgets(text: str) -> list[float]:
 
 @contextmanager
 def steps(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A bar on standard error that moves on at every call with the name of the next step; gone
-    at the end.
-    """
+    """A bar on standard error that every call moves on to the next step; gone at the end."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),

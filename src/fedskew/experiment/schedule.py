@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, Protocol
 
 from fedskew.errors import FedskewError, RunError
 from fedskew.experiment.local import run_resolved
@@ -24,6 +24,21 @@ from fedskew.experiment.references import with_references
 from fedskew.runtime.local.process import ONE_THREAD, end_with_parent
 from fedskew.runtime.local.tasks import first_line
 from fedskew.types import RoundRecord
+
+Send = Callable[[str, Any], None]  # ("round", a RoundRecord) or ("row", a reference row's name)
+
+
+class Work(Protocol):
+    """What a child process can be given: it plays it, and sends on what happens meanwhile."""
+
+    @property
+    def out(self) -> str:
+        """The folder it writes to."""
+        ...
+
+    def play(self, send: Send) -> Mapping[str, Any]:
+        """Do it; what is left to say at the end, in a few numbers."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -37,18 +52,33 @@ class Job:
     references: bool = False  # then also the rows its personalised rivals are shown with
     target: float | None = None  # then its summary also says what reaching this accuracy took
 
+    def play(self, send: Send) -> Mapping[str, Any]:
+        """The run's summary."""
+        result = run_resolved(
+            self.recipe,
+            seed=self.seed,
+            workers=1,
+            out=self.out,
+            resume=self.resume,
+            on_round=lambda record: send("round", record),
+        )
+        if self.references:
+            with_references(result, on_row=lambda name: send("row", name))
+        return result.summary(self.target)
+
 
 @dataclass(frozen=True)
 class Outcome:
     """How a job ended: its summary, or why it failed."""
 
-    job: Job
+    job: Work
     summary: Mapping[str, Any] | None
     error: str = ""
 
 
 Progress = Callable[[int, RoundRecord], None]  # job number, round
 OnRow = Callable[[int, str], None]  # job number, the reference row that is being computed
+OnEnd = Callable[[int, Outcome], None]  # job number, how it ended
 
 
 class _Child:
@@ -68,7 +98,7 @@ class _Child:
         )
         theirs.close()
 
-    def give(self, number: int, job: Job) -> None:
+    def give(self, number: int, job: Work) -> None:
         self.job = number
         self.pipe.send(job)
 
@@ -79,7 +109,11 @@ class _Child:
 
 
 def run_all(
-    jobs: Sequence[Job], cores: int, on_round: Progress | None = None, on_row: OnRow | None = None
+    jobs: Sequence[Work],
+    cores: int,
+    on_round: Progress | None = None,
+    on_row: OnRow | None = None,
+    on_end: OnEnd | None = None,
 ) -> list[Outcome]:
     """Run every job, ``cores`` at a time. A job that fails does not stop the others."""
     outcomes: dict[int, Outcome] = {}
@@ -95,7 +129,11 @@ def run_all(
                 outcome = _listen(child, jobs, on_round, on_row)
                 if outcome is None:
                     continue
-                outcomes[child.job] = outcome  # type: ignore[index]
+                ended = child.job
+                assert ended is not None
+                outcomes[ended] = outcome
+                if on_end is not None:
+                    on_end(ended, outcome)
                 child.job = None
                 if waiting:
                     number = waiting.pop(0)
@@ -107,7 +145,7 @@ def run_all(
 
 
 def _listen(
-    child: _Child, jobs: Sequence[Job], on_round: Progress | None, on_row: OnRow | None
+    child: _Child, jobs: Sequence[Work], on_round: Progress | None, on_row: OnRow | None
 ) -> Outcome | None:
     """Take one message of a child; the outcome if its job has ended."""
     number = child.job
@@ -135,19 +173,9 @@ def _listen(
 
 def _serve(pipe: Connection) -> None:
     while True:
-        job: Job = pipe.recv()
+        job: Work = pipe.recv()
         try:
-            result = run_resolved(
-                job.recipe,
-                seed=job.seed,
-                workers=1,
-                out=job.out,
-                resume=job.resume,
-                on_round=lambda record: pipe.send(("round", record)),
-            )
-            if job.references:
-                with_references(result, on_row=lambda name: pipe.send(("row", name)))
-            pipe.send(("done", result.summary(job.target)))
+            pipe.send(("done", job.play(lambda kind, content: pipe.send((kind, content)))))
         except FedskewError as error:
             pipe.send(("error", str(error)))
         except Exception as error:  # somebody's rule or model: the other runs go on

@@ -152,8 +152,7 @@ class FedSoft(ProcedureRule):
 
 
 def floored(shares: Floats, smallest: float) -> Floats:
-    """Shares of at least ``smallest``, summing to 1; a client that could not say counts as an even
-    mixture.
+    """Shares of at least ``smallest``, summing to 1; who could not say is an even mixture.
 
     >>> floored(np.array([[1.0, 0.0], [np.nan, np.nan]]), 0.25)
     array([[0.8, 0.2],

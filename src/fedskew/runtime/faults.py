@@ -1,5 +1,6 @@
-"""Makes clients unavailable, slow, silent or corrupt on purpose, around any runtime. Same seed,
-same faults.
+"""Makes clients unavailable, slow, silent or corrupt on purpose, around any runtime.
+
+Same seed, same faults.
 """
 
 from __future__ import annotations

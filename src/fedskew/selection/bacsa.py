@@ -1,5 +1,4 @@
-"""Choose the clients whose labels together are most balanced, but let nobody be used much more
-often than others.
+"""Choose clients whose labels together are most balanced, and use nobody much more than others.
 
 Yadav, Bor-Yaliniz: "BACSA: A Bias-Aware Client Selection Algorithm for Privacy-Preserving Federated
 Learning in Wireless Healthcare Networks" (paper 001), eqs 10-11; METHODS 4.8. With b the clients'
@@ -54,8 +53,9 @@ def bacsa(
     solver: Solver = "auto",
     restarts: int = 5,
 ) -> Ints:
-    """The group whose labels together are most balanced, with fairness to all, ids ascending
-    (BACSA, paper 001).
+    """The group whose labels together are most balanced, with fairness to all (BACSA, paper 001).
+
+    Ids ascend.
 
     ``gamma`` weighs fairness against balance (0: balance only; try 0.01, 0.1, 1). ``target`` is
     what the set should look like: every class alike, or the whole federation. ``weights``: whether
@@ -135,8 +135,9 @@ def _first(view: View, bonus: Floats) -> float:
 
 
 def _literal(rows: Floats, aim: Floats, cost: Floats, m: int) -> Balance:
-    """Eq 11: sum over S and c of (b_kc - q_c)^2 + penalty_k = sum_S |b_k - u|^2 - m |q - u|^2 +
-    C sum_S penalty_k.
+    """Eq 11: sum over S and c of (b_kc - q_c)^2 + penalty_k.
+
+    That is sum_S |b_k - u|^2 - m |q - u|^2 + C sum_S penalty_k.
     """
     spread = np.square(rows - aim).sum(axis=1)
     return pose(rows, target=aim, cost=m * (spread + rows.shape[1] * cost), scale=-float(m))

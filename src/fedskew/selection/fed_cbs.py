@@ -1,5 +1,4 @@
-"""Draw clients one after another, each time favouring those that make the labels of the group more
-balanced.
+"""Draw clients one after another, favouring those that make the group's labels more balanced.
 
 Zhang, Li, Tang, Sun, Chen, Zhang, Chen, Chen, Li: "Fed-CBS: A Heterogeneity-Aware Client Sampling
 Mechanism for Federated Learning via Class-Imbalance Reduction", ICML 2023; METHODS 4.10. How
@@ -36,8 +35,7 @@ BETAS = (1.0, 10.0)  # exponents of the first and the last client
 def fed_cbs(
     view: View, rng: np.random.Generator, *, exploration: float = 1.0, draws: int = 5
 ) -> Ints:
-    """Clients drawn one after another to balance the group, in the order of choice (Fed-CBS, ICML
-    2023).
+    """Clients drawn one after another to balance the group, in order (Fed-CBS, ICML 2023).
 
     The most balanced of ``draws`` groups is kept. ``exploration`` is lambda.
     """

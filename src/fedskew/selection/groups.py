@@ -12,9 +12,7 @@ from fedskew.types import Floats, Ints, View
 
 @dataclass(frozen=True)
 class Groups:
-    """Clients laid out group by group; inside a group they keep the order in which they were
-    given.
-    """
+    """Clients laid out group by group; inside a group they keep their order."""
 
     clients: Ints  # (n,) group 0 first, then group 1 ...
     starts: Ints  # (k + 1,) where each group begins, and the end
@@ -34,9 +32,7 @@ class Groups:
         return np.arange(len(self.clients)) - np.repeat(self.starts[:-1], self.sizes)
 
     def first(self, counts: Ints) -> Ints:
-        """The first ``counts[g]`` clients of every group g (all of them if it has fewer), group
-        by group.
-        """
+        """The first ``counts[g]`` clients of every group g (or all it has), group by group."""
         return self.clients[self.places < np.repeat(counts, self.sizes)]
 
 

@@ -1,5 +1,4 @@
-"""Draw clusters by how slow and how badly served they are, and take the fastest client of each
-cluster drawn.
+"""Draw clusters by how slow and badly served they are; of each take the fastest client.
 
 Wolfrath, Sreekumar, Kumar, Wang, Chandra: "HACCS: Heterogeneity-Aware Clustered Client Selection
 for Accelerated Federated Learning", IPDPS 2022, and the authors' public code. A cluster's weight is
@@ -74,9 +73,7 @@ def weights(grouped: Groups, latency: Floats, loss: Floats, rho: float) -> Float
 def fill(
     grouped: Groups, theta: Floats, budget: int, rng: np.random.Generator, *, guarantee: bool
 ) -> Ints:
-    """Clients of clusters drawn by theta; first, with ``guarantee``, every cluster's whole share
-    of the places.
-    """
+    """Clients of clusters drawn by theta; with ``guarantee`` first every cluster's whole share."""
     taken = np.zeros_like(grouped.sizes)
     if guarantee and theta.sum() > 0:
         # 1e-9: 0.7 / 0.1 must not be 6 places

@@ -24,9 +24,7 @@ from fedskew.types import Ints, View, needs
 
 @needs("clustering")
 def stratified(view: View, rng: np.random.Generator, *, fraction: float = 0.5) -> Ints:
-    """``max(1, round(fraction * K_c))`` uniformly random available clients of every cluster,
-    cluster by cluster.
-    """
+    """``max(1, round(fraction * K_c))`` uniformly random available clients of every cluster."""
     if not 0 < fraction <= 1:
         raise RecipeError(
             "selection.fraction",

@@ -137,10 +137,15 @@ class Ends:
     steps: Ints  # (n,) optimiser steps along the chain
     layout: Layout
     clients: Ints  # (n,) the last of each chain
-    num_clients: int  # K, all of them
+    num_clients: int  # all that live in the slot: K where there is one model
     job: LocalJob = field(default_factory=LocalJob)  # what the clients did
+    # n tuples: steps of every turn along a chain, each with an optimiser of its own; () = one turn
+    turns: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.turns:
+            one_each = tuple((int(steps),) for steps in self.steps)
+            object.__setattr__(self, "turns", one_each)
         freeze(self, params=np.float32, num_examples=np.int64, steps=np.int64, clients=np.int64)
 
 

@@ -1,0 +1,66 @@
+"""Every study of evidence/: its page is what its results say, byte for byte, and it can be made.
+
+Where the first test fails, a recipe or code that decides the numbers has changed, or a page or
+``study.toml`` was edited: ``fedskew reproduce --page`` writes the pages again, and they then say
+that they were made with an older version, until ``fedskew reproduce STUDY`` has made them again.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fedskew.evidence.cells import cells_of
+from fedskew.evidence.making import make
+from fedskew.evidence.page import PAGE, figures_of, index_text, page_text, write_page
+from fedskew.evidence.results import FILE, read_results, state_of
+from fedskew.evidence.study import find_studies, read_study
+
+EVIDENCE = Path(__file__).resolve().parents[3] / "evidence"
+STUDIES = find_studies(EVIDENCE)
+AGAIN = "write the pages again: fedskew reproduce --page"
+
+
+def test_there_are_studies():
+    assert {"ablation", "afls", "estimation", "orders", "participation", "personal"} < set(STUDIES)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_page_and_results_agree(name):
+    study = read_study(EVIDENCE / name)
+    results = read_results(EVIDENCE / name / FILE)
+    assert results is not None, f"{name} has no results"
+    page = page_text(study, results, state_of(cells_of(study), results))
+    assert page == (EVIDENCE / name / PAGE).read_text(encoding="utf8"), AGAIN
+    for figure in figures_of(study):
+        assert (EVIDENCE / name / figure.file).is_file(), AGAIN
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_no_cell_is_missing(name):
+    study = read_study(EVIDENCE / name)
+    state = state_of(cells_of(study), read_results(EVIDENCE / name / FILE))
+    assert not state.missing
+
+
+def test_the_index_names_every_study():
+    studies = [read_study(EVIDENCE / name) for name in STUDIES]
+    assert index_text(studies) == (EVIDENCE / PAGE).read_text(encoding="utf8"), AGAIN
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_smoke(name, tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("matplotlib")
+    study = read_study(EVIDENCE / name, "smoke")
+    results = make(study, work=tmp_path)
+    state = state_of(cells_of(study), results)
+    assert state.is_current
+    text = write_page(study, results, state, tmp_path / "page").read_text(encoding="utf8")
+    assert "**Scale: smoke.**" in text
+    assert text.count("\n| ") > 4
+    shown = re.findall(r"!\[.*?\]\((.*?)\)", text)
+    assert shown == [figure.file for figure in figures_of(study)]
+    assert all((tmp_path / "page" / file).is_file() for file in shown)
