@@ -34,7 +34,7 @@ test: $(READY) ## run all tests (under 8 minutes on 2 cores)
 
 $(FLOWER_READY): pyproject.toml constraints-flower.txt
 	test -x $(FLOWER)/python || $(PYTHON) -m venv .venv-flower
-	$(FLOWER)/pip install --quiet --constraint constraints-flower.txt --editable '.[flower,private]' pytest pytest-timeout pytest-xdist
+	$(FLOWER)/pip install --quiet --constraint constraints-flower.txt --editable '.[flower]' pytest pytest-timeout pytest-xdist
 	@touch $@
 
 # The longest first, side by side: they mostly wait (for Flower's polling, and a minute until it believes that a node is dead).

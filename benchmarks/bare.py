@@ -22,8 +22,9 @@ def mlp() -> nn.Module:
 
 
 def cnn() -> nn.Module:
-    """Paper 002's network (21,840 parameters) as it is usually written: convolution, ReLU, pool,
-    channels first.
+    """Paper 002's network (21,840 parameters) as usually written: convolution, ReLU, pool.
+
+    Channels come first.
     """
     return nn.Sequential(
         *(nn.Conv2d(1, 10, 5), nn.ReLU(), nn.MaxPool2d(2)),

@@ -1,5 +1,6 @@
-"""Twenty rounds of fedskew in a fresh process, run by benchmarks/flower.py: ``benchmark_ours.py
-CLIENTS EXAMPLES``.
+"""Twenty rounds of fedskew in a fresh process, run by benchmarks/flower.py.
+
+``benchmark_ours.py CLIENTS EXAMPLES``
 
 The same job as flower_app.py. The last line is ``RESULT {"steady": seconds}``.
 """

@@ -27,9 +27,7 @@ def skewed_rows(clients: int, seed: int = 0, alpha: float = 0.2) -> Floats:
 
 
 def separated_rows(clients: int, seed: int = 0) -> tuple[Floats, Ints]:
-    """Label proportions of ten clear groups, 80 % of each client in one class, and the group of
-    each client.
-    """
+    """Label proportions of ten clear groups, 80 % of a client in one class; and the groups."""
     rng = np.random.default_rng(seed)
     groups = rng.integers(0, CLASSES, clients)
     return 0.8 * np.eye(CLASSES)[groups] + 0.2 * rng.dirichlet(np.ones(CLASSES), clients), groups
@@ -103,9 +101,7 @@ def growth() -> Iterator[Figure]:
 
 
 def agreements() -> Iterator[Figure]:
-    """Adjusted Rand index between the approximate and the exact path, 3,000 clients in ten
-    separated groups.
-    """
+    """Adjusted Rand index of approximate against exact: 3,000 clients in ten separated groups."""
     rows, groups = separated_rows(3_000)
     for algorithm in CLUSTERINGS:
         exact = timed(algorithm, rows)[1]

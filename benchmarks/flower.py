@@ -1,5 +1,6 @@
-"""The same job on Flower's simulation engine, in an environment of its own (.venv-flower), and the
-ratios to fedskew.
+"""The same job on Flower's simulation engine, and the ratios to fedskew.
+
+In an environment of its own (.venv-flower).
 
 Two federations: K=100 clients of 600 examples and K=10,000 of 60 (with repetition of the 60,000
 images), m=10, one epoch of batches of 64, MLP 784-200-200-10. Steady rounds (the first two left

@@ -1,5 +1,6 @@
-"""Twenty rounds of FedAvg on Flower's simulation engine, run by benchmarks/flower.py:
-``flower_app.py CLIENTS EXAMPLES``.
+"""Twenty rounds of FedAvg on Flower's simulation engine, run by benchmarks/flower.py.
+
+``flower_app.py CLIENTS EXAMPLES``
 
 Flower gets the settings that make it fastest on a small machine: one core per client process so
 that all cores work, one torch thread each, data and model made once per process, no evaluation, no
@@ -40,9 +41,7 @@ client_app = ClientApp()
 
 @cache
 def resident(clients: int, examples: int) -> tuple[nn.Module, np.ndarray, np.ndarray, np.ndarray]:
-    """Model, pixels, labels and who owns which rows: once per client process, like a data set on
-    its disk.
-    """
+    """Model, pixels, labels and who owns which rows: once per client process, as from its disk."""
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 256, (IMAGES, 28, 28), dtype=np.uint8), rng.integers(0, 10, IMAGES)
@@ -63,9 +62,7 @@ def train(message: Message, context: Context) -> Message:
 
 
 class TimedFedAvg(FedAvg):
-    """Flower's own FedAvg with a clock: a round lasts from choosing clients to the end of
-    aggregation.
-    """
+    """Flower's own FedAvg with a clock: a round is from choosing clients to aggregation's end."""
 
     def __init__(self, clients: int) -> None:
         super().__init__(

@@ -71,9 +71,7 @@ def array_bytes(value: object) -> int:
 def state_bytes(
     changes: Mapping[str, Mapping[str, object]], clients: int = 10_000, rounds: int = 10
 ) -> tuple[float, int, int]:
-    """(bytes per client ever chosen, such clients, all bytes) of the rule's memory after some
-    scripted rounds.
-    """
+    """(bytes per client ever chosen, such clients, all bytes) of a rule's memory."""
     layout = Layout.of([("w", (199_210,), "weight")])
     setting = settle(
         method(changes), ScriptedRuntime(np.ones((clients, 2), np.int64), layout=layout), seed=0

@@ -1,5 +1,4 @@
-"""Round time as a ratio to the bare PyTorch loop, and what is left of a round besides client
-training.
+"""Round time as a ratio to the bare PyTorch loop, and what a round takes besides training.
 
 K=100, m=10, 600 examples each, batch 64, one epoch, plain SGD; MNIST if it is in the cache, else
 random pixels (the arithmetic is the same). The two sides take turns round by round, so that a noisy
@@ -64,9 +63,7 @@ def method(**local: object):
 
 
 class Span:
-    """When the first worker got the list of a round's clients and when each worker ended:
-    between, clients train.
-    """
+    """When the first worker got a round's clients and when each ended: between, clients train."""
 
     def __init__(self) -> None:
         self.first, self.ends = 0.0, []

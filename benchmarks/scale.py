@@ -30,9 +30,7 @@ def family() -> list[int]:
 
 
 def resident_megabytes() -> float:
-    """Proportional memory of all processes: a shared page counts once, divided among those who
-    share it.
-    """
+    """Proportional memory of all processes: a shared page is divided among those who share it."""
     total = 0
     for pid in family():
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

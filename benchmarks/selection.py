@@ -1,5 +1,4 @@
-"""How long selection takes, each rule against what issue 4 requires. Exit code 1 if a limit is
-missed.
+"""How long selection takes, each rule against its limit; exit code 1 if one is missed.
 
 A rule plays a few rounds with clients that do not exist (fedskew.testing); only the time inside the
 rule is counted, all its turns of a round together, answering its questions not. Processor time, so

@@ -1,5 +1,4 @@
-"""Ten models instead of one: the time of a round with ten clusters against one cluster with as many
-client trainings.
+"""Ten models instead of one: a round with ten clusters against one with as many trainings.
 
 100 clients of 600 examples, ten of each class; 20 train in every round: two of each cluster, or
 twenty of one. All models of a round train in one pass over the workers, so only copying and merging
@@ -43,9 +42,7 @@ def setting_of(runtime: LocalRuntime, clusters: int) -> Setting:
 
 
 def one_class_each():
-    """Clients 0..9 own examples of class 0, and so on; a client that would run short takes what
-    comes next.
-    """
+    """Clients 0..9 own class 0, and so on; a client that would run short takes what comes next."""
     x, y = pixels()
     made = store(x, y, K, EXAMPLES)
     order = np.argsort(y, kind="stable")[: K * EXAMPLES]

@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 
 __all__ = ["STAGES", "Comparison", "FedskewError", "Run", "__version__", "run", "stream"]
 
-STAGES = ("signal", "distance", "clustering", "selection", "procedure", "aggregation", "accounting")
+STAGES = (
+    "signal",
+    "distance",
+    "clustering",
+    "selection",
+    "procedure",
+    "objective",
+    "aggregation",
+    "accounting",
+)
 
 _HOMES = {"Comparison": "compare.comparison", "Run": "experiment.run", "run": "experiment.local"}
 

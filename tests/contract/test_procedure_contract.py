@@ -53,9 +53,7 @@ def variants() -> list[tuple[str, dict[str, Any]]]:
 
 
 def planned(rule: ProcedureRule, ids: Any, view: View, seed: int, memory: Any) -> tuple[Plan, Any]:
-    """The plan after all questions, each answered with a seeded guess (one client fails to
-    answer).
-    """
+    """The plan after all questions, answered by seeded guesses (one client does not answer)."""
     for turn in range(5):
         rng = np.random.default_rng([seed, view.round, turn])
         plan, memory = rule.plan(memory, ids, view, rng)

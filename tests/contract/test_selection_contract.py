@@ -1,6 +1,4 @@
-"""What every selection rule promises, whatever it computes; :mod:`fedskew.testing` plays them in
-worlds without clients.
-"""
+"""What every selection rule promises; :mod:`fedskew.testing` plays them without clients."""
 
 from __future__ import annotations
 

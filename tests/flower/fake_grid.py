@@ -53,9 +53,9 @@ class FakeGrid(Grid):
         self._replies: dict[str, Message] = {}
         read_settings(self.config, Path("."))
 
-    def join(self, client: int, node: int | None = None) -> int:
+    def join(self, client: int, node: int | None = None, policy: str = "open") -> int:
         node = 1000 + client if node is None else node
-        state = {"partition-id": client, "num-partitions": 99}
+        state = {"partition-id": client, "num-partitions": 99, "policy": policy}
         self.nodes[node] = Context(7, node, state, RecordDict(), dict(self.config))
         return node
 

@@ -68,9 +68,7 @@ app.__class__ = Stranger
 
 
 class Flags:
-    """Tells clients what to do, and hears how far they are; every process of the fleet reads the
-    same folder.
-    """
+    """Tells clients what to do, and hears how far they are; all processes read the same folder."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()

@@ -1,6 +1,4 @@
-"""Real SuperLinks and SuperNodes on loopback for tests; every one is stopped by the test that
-started it.
-"""
+"""Real SuperLinks and SuperNodes on loopback; every one is stopped by the test that started it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Joining, leaving, doubles, foreign messages, privacy and resume, over a Grid without
-processes.
-"""
+"""Joining, leaving, doubles, foreign messages, privacy, resume: over a Grid without processes."""
 
 from __future__ import annotations
 
@@ -115,9 +113,7 @@ def test_min_ok_is_the_loops(tmp_path):
 
 
 def test_absent_clients_are_not_available_and_late_ones_become(tmp_path):
-    """Client 3 joins in the middle of round 2: from round 3 on it is asked, and it has a
-    cluster.
-    """
+    """Client 3 joins in the middle of round 2: asked from round 3 on, and it has a cluster."""
     config = config_of(tmp_path, "fedlecc", "run.rounds=4; local.epochs=1")
     grid = fleet(config, 3)
 
@@ -398,9 +394,7 @@ def test_a_private_signal_is_not_asked_for_again_after_resume(tmp_path):
 
 
 def test_few_messages(tmp_path):
-    """One hello each, one message per trained client and round, one evaluation at the end:
-    nothing else.
-    """
+    """One hello each, a message per trained client and round, one evaluation: nothing else."""
     grid = fleet(config_of(tmp_path, "fedlecc", "local.epochs=1; run.clients_per_round=2"))
     play(grid)
     kinds = [kind for _, kind in grid.log]
@@ -426,9 +420,7 @@ def test_few_messages(tmp_path):
     ],
 )
 def test_a_hostile_client_cannot_end_the_run(kind, change, tmp_path):
-    """Replies of the right format with nonsense in them: that client is left out, the others go
-    on.
-    """
+    """Replies of the right format full of nonsense: that client is left out, the others go on."""
     grid = fleet(config_of(tmp_path))
 
     def tamper(node, question, reply):

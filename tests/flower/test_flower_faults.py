@@ -132,9 +132,7 @@ def test_a_client_that_raises_and_one_that_sends_nan(story):
 
 
 def test_a_node_killed_while_it_trains(story):
-    """It was asked in that round, the round completes with the others, and it is back after its
-    restart.
-    """
+    """It was asked, the round completes with the others, and it is back after its restart."""
     first, second, third = story.result.rounds[1:]
     assert asked(first) == [0, 1, 2, 3]
     assert first.failures[3] in ("the node has left", "no reply within 120 s")
@@ -152,9 +150,7 @@ def test_a_late_joiner_takes_part_from_the_next_round(story):
 
 
 def test_a_killed_superlink_costs_no_accepted_update(story):
-    """Round 3 was under way: it is played again, by another Flower run, from the checkpoint of
-    round 2.
-    """
+    """Round 3 was under way: another Flower run plays it again, from round 2's checkpoint."""
     assert "does not answer any more. Start it again" in story.interrupted
     assert [r.round for r in story.before] == [0, 1, 2]
     kept = story.result.rounds[:3]
@@ -169,9 +165,7 @@ def test_a_killed_superlink_costs_no_accepted_update(story):
 
 
 def test_nodes_that_do_not_belong_are_named_and_left_out(story):
-    """Two nodes for one client, no examples, another model, another program: the run goes on
-    with the others.
-    """
+    """Two nodes for one client, no examples, another model or program: the others go on."""
     said = story.interrupted
     assert (
         len(

@@ -1,6 +1,4 @@
-"""The same recipe and seed, on one machine and over Flower: the same clients every round, the
-same model.
-"""
+"""The same recipe and seed here and over Flower: the same clients every round, the same model."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ pytest.importorskip("flwr", reason="Flower is not installed: make test-flower ha
 from real_fleet import finish, make_app, run_app
 
 from fedskew.deploy import local_fleet
+from fedskew.deploy.fleet_sheet import read_fleet
 from fedskew.deploy.flower_cli import list_runs
-from fedskew.deploy.local_fleet import read_fleet
 from fedskew.deploy.traffic import compare
 from fedskew.experiment.local import run
 from fedskew.experiment.run import Run

@@ -4,31 +4,38 @@ nothing secret is logged.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-flower has it")
+from flwr.common.config import parse_config_args
 from real_fleet import finish, make_app, run_app, wait_for
 
-from fedskew.deploy import local_fleet
+from fedskew.deploy import local_fleet, membership
+from fedskew.deploy.addresses import free_port
+from fedskew.deploy.fleet_sheet import read_fleet
 from fedskew.deploy.flower_cli import check_reachable, environment
-from fedskew.deploy.keys import make_certificates, make_node_key
-from fedskew.deploy.local_fleet import read_fleet, supernode_command
+from fedskew.deploy.hospital import check, node_command, prepare
+from fedskew.deploy.keys import keep_or_make_certificates, make_certificates, make_node_key
+from fedskew.deploy.local_fleet import supernode_command
 from fedskew.deploy.processes import start, stop
 from fedskew.errors import RunError, RunFolderError
 from fedskew.experiment.run import Run
+from fedskew.runtime.flower.policy import read_policy
 
 SMALL = {"data.clients": 3, "run.rounds": 1, "run.clients_per_round": 3, "data.client_test": "none"}
 
 REFUSED = {
     "unregistered": "Failed to activate SuperNode",
-    "anonymous": "All SuperNodes must be registered",
+    "anonymous": "admits SuperNodes with a registered key only",
     "plaintext": "Connection attempt failed",
 }
 FOREIGN = """    from flwr.app import Message, RecordDict
@@ -113,22 +120,20 @@ def test_a_client_refuses_a_message_that_is_not_ours(said):
 
 
 def test_keys_and_certificates_are_their_owners(fleet):
+    private = (fleet / "keys", fleet / "nodes", fleet / "logs")
     for path in [fleet, *fleet.rglob("*")]:
-        if (
-            path.parent == fleet / "keys"
-            or path.parent == fleet / "logs"
-            or path == fleet / "fleet.json"
-        ):
+        if path.parent in private or path == fleet / "fleet.json":
             assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
-    for folder in (fleet, fleet / "keys", fleet / "logs", fleet / "flwr"):
+    for folder in (fleet, fleet / "flwr", *private):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert len(list((fleet / "keys").iterdir())) == 3 + 2 * 2
+    assert len(list((fleet / "keys").iterdir())) == 3  # no node's key is among the server's
+    assert len(list((fleet / "nodes").iterdir())) == 2 * 2
 
 
 def test_nothing_secret_in_the_logs(fleet, said):
     logged = said + "".join(path.read_text() for path in (fleet / "logs").iterdir())
     assert "client 1 has joined" in logged
-    for path in (fleet / "keys").iterdir():
+    for path in [*(fleet / "keys").iterdir(), *(fleet / "nodes").iterdir()]:
         if path.suffix in (".pub", ".crt"):
             continue
         body = [line for line in path.read_text().splitlines() if not line.startswith("-----")]
@@ -147,7 +152,7 @@ def test_wrong_certificate_and_no_superlink(fleet, tmp_path):
     with pytest.raises(RunError, match="its certificate is not accepted"):
         check_reachable(address, other.authority)
     with pytest.raises(RunError, match=r"nobody answers.*fedskew flower up"):
-        check_reachable(f"127.0.0.1:{local_fleet.free_port('127.0.0.1')}", None)
+        check_reachable(f"127.0.0.1:{free_port('127.0.0.1')}", None)
     with pytest.raises(RunError, match="there is no file"):
         check_reachable(address, tmp_path / "missing.crt")
 
@@ -159,7 +164,7 @@ def test_the_command_line_says_so_in_one_line(wrong, fleet, tmp_path):
     address = (
         read_fleet(fleet).address
         if wrong == "certificate"
-        else f"127.0.0.1:{local_fleet.free_port('127.0.0.1')}"
+        else f"127.0.0.1:{free_port('127.0.0.1')}"
     )
     where = ["--superlink", address, "--root-certificates", str(tmp_path / "ca.crt")]
     command = [
@@ -186,25 +191,87 @@ def test_two_fleets_in_one_folder(fleet):
         local_fleet.up(fleet, 1)
 
 
-def test_admit_makes_a_key_for_another_machine(fleet):
-    key, command = local_fleet.admit(fleet, "hospital-7")
-    assert local_fleet.admit(fleet, "hospital-7") == (key, command)
-    assert stat.S_IMODE(key.stat().st_mode) == 0o600
-    assert command[-1] == "partition-id=0"
-    assert command[:2] == ["env", "FLWR_TELEMETRY_ENABLED=0"]
-    key.unlink()
-    key.with_suffix(".pub").unlink()
+def test_admit_takes_a_public_key_and_binds_a_number_to_it(fleet, tmp_path):
+    """The lowest free one, or the one asked for; the same again for the same key; never one that
+    is taken.
+    """
+    papers = [prepare(tmp_path, f"hospital-{i}") for i in range(3)]
+    found = [
+        membership.admit(fleet, papers[0].public),
+        membership.admit(fleet, papers[1].public, 7),
+    ]
+    assert [one.member.client for one in found] == [2, 7]  # 0 and 1 are nodes of this machine
+    assert membership.admit(fleet, papers[0].public).member == found[0].member
+    with pytest.raises(RunError, match="its key was admitted as client 2"):
+        membership.admit(fleet, papers[0].public, 3)
+    with pytest.raises(RunError, match="client 0: is node-0"):
+        membership.admit(fleet, papers[2].public, 0)
+    address = read_fleet(fleet).address
+    line = ["fedskew", "flower", "join", "hospital-0", "--superlink", address, "--client", "2"]
+    assert list(found[0].command) == line
+    assert found[0].authority == fleet / "keys" / "ca.crt"
+    assert not [path for path in fleet.rglob("*") if "hospital" in path.name]
+    members = json.loads((fleet / "members.json").read_text())["members"]
+    assert [(row["client"], row["name"]) for row in members] == [
+        (0, "node-0"), (1, "node-1"), (2, "hospital-0"), (7, "hospital-1")
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["../hospital", "superlink.key", ""])
-def test_admit_writes_no_other_file(name, fleet):
+def test_admit_refuses_a_private_key_and_what_is_no_key(fleet, tmp_path):
+    papers = prepare(tmp_path, "hospital")
+    with pytest.raises(RunError, match="is a private key: it stays where it was made"):
+        membership.admit(fleet, papers.key)
+    (tmp_path / "odd.pub").write_text("ssh-ed25519 AAAA nobody\n")
+    with pytest.raises(RunError, match="is no public key"):
+        membership.admit(fleet, tmp_path / "odd.pub")
+    papers.public.rename(tmp_path / ".. hospital.pub")
     with pytest.raises(RunError, match="becomes a file name"):
-        local_fleet.admit(fleet, name)
+        membership.admit(fleet, tmp_path / ".. hospital.pub")
+
+
+def test_join_makes_files_that_stay_and_are_its_owners(tmp_path):
+    first = prepare(tmp_path, "hospital")
+    kept = [path.read_bytes() for path in (first.key, first.public, first.policy, first.ledger)]
+    again = prepare(tmp_path, "hospital")
+    assert kept == [
+        path.read_bytes() for path in (again.key, again.public, again.policy, again.ledger)
+    ]
+    first.public.unlink()
+    assert prepare(tmp_path, "hospital").public.read_bytes() == kept[1]
+    assert stat.S_IMODE(first.key.stat().st_mode) == 0o600
+    assert stat.S_IMODE(first.ledger.stat().st_mode) == 0o600
+    assert read_policy(first.policy).signals == ()
+
+
+def test_join_names_a_wrong_clock(fleet, tmp_path, monkeypatch):
+    """Flower would stop it with a bare 401."""
+    known, papers = read_fleet(fleet), prepare(tmp_path, "hospital")
+    assert check(papers, known.address, known.authority) == read_policy(papers.policy)
+    real = time.time
+    monkeypatch.setattr("fedskew.deploy.hospital.time.time", lambda: real() + 62)
+    with pytest.raises(RunError, match=r"this machine's is 6[0-2] s ahead of the server's"):
+        check(papers, known.address, known.authority)
+
+
+def test_two_nodes_of_one_machine_have_ports_of_their_own(tmp_path):
+    """Flower's own default is the same for all of them."""
+    papers = prepare(tmp_path / "with space", "hospital")
+    commands = [node_command(papers, "x:1", tmp_path / "ca.crt", client) for client in (0, 1)]
+    ports = [command[command.index("--port") + 1] for command in commands]
+    assert len(set(ports)) == 2
+    config = parse_config_args([commands[0][-1]])
+    assert config == {"partition-id": 0, "policy": str(papers.policy)}
+
+
+def test_certificates_are_kept_as_long_as_they_fit(tmp_path):
+    first = keep_or_make_certificates(tmp_path, ["127.0.0.1", "localhost"]).authority.read_bytes()
+    assert keep_or_make_certificates(tmp_path, ["127.0.0.1"]).authority.read_bytes() == first
+    assert keep_or_make_certificates(tmp_path, ["192.0.2.1"]).authority.read_bytes() != first
 
 
 def test_restart_knows_its_fleet(fleet):
     with pytest.raises(
-        RunError, match=r"is no part of this fleet\. It has: superlink, node-0, node-1"
+        RunError, match=r"is no part of this fleet\. It has: superlink, gate, node-0, node-1"
     ):
         local_fleet.restart(fleet, "node-7")
     with pytest.raises(RunError, match="is running"):

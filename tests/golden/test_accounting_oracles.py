@@ -1,6 +1,4 @@
-"""Bytes of METHODS section 12: a model of 199,210 parameters, 10 of 100 clients a round, 150
-rounds.
-"""
+"""Bytes of METHODS section 12: 199,210 parameters, 10 of 100 clients a round, 150 rounds."""
 
 from __future__ import annotations
 
@@ -73,9 +71,7 @@ def test_a_silent_client_is_charged_for_what_it_got():
     ],
 )
 def test_a_chain_from_device_to_device_that_breaks(broken, silent, failed, down, d2d, up):
-    """Three devices, one after another; every model that was sent is charged, whether it was of
-    use or not.
-    """
+    """Three devices, one after another; every model sent is charged, of use or not."""
     plan = Plan((Chain(0, (1, 2, 3)),), relay="d2d", broken=broken)
     transfers = model_transfers(plan, set(silent), S, failed=set(failed))
     found = {

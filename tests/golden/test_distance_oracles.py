@@ -111,8 +111,9 @@ def test_ceiling_of_one_class_per_client(classes: int, clients: int, hd: float, 
 
 
 def sorted_blocks(labels_per_class: list[int], clients: int) -> np.ndarray:
-    """Counts of the similarity partition at S = 0: sort by label, one equal block per client,
-    drop the remainder.
+    """Counts of the similarity partition at S = 0: sorted by label, one equal block per client.
+
+    The remainder is dropped.
     """
     labels = np.repeat(np.arange(len(labels_per_class)), labels_per_class)
     block = len(labels) // clients
@@ -132,9 +133,7 @@ def test_similarity_zero_with_ten_classes() -> None:
 
 
 def test_similarity_zero_with_two_classes() -> None:
-    """METHODS says 63/37 only; the last digit depends on how the one mixed client falls, hence
-    the wide margin.
-    """
+    """METHODS says 63/37 only; the last digit hangs on the one mixed client: a wide margin."""
     counts = sorted_blocks([63_050, 36_950], 100)
     assert len(np.unique(counts, axis=0)) == 3
     assert skew_figures(counts).wpsi == pytest.approx(6.36, abs=0.03)

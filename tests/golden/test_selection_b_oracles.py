@@ -1,5 +1,4 @@
-"""METHODS 4.8, 4.10, 11.6 and 12: the numbers BACSA, the greedy technique and Fed-CBS must
-reproduce.
+"""METHODS 4.8, 4.10, 11.6 and 12: the numbers of BACSA, the greedy technique and Fed-CBS.
 
 The participation oracles play 400 rounds with K = 20, m = 5, two classes a client with balanced
 owners and estimates that carry a little noise (standard deviation 0.02). They depend on who owns

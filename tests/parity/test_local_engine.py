@@ -1,6 +1,4 @@
-"""The local engine against a naive loop, against torch.optim, and against itself with another
-number of workers.
-"""
+"""The local engine against a naive loop, torch.optim, and itself with other numbers of workers."""
 
 from __future__ import annotations
 
@@ -126,9 +124,7 @@ def test_the_fused_step_is_used_and_is_the_same_mathematics():
     "job", [LocalJob(lr=0.1), LocalJob(lr=0.1, prox_mu=0.3), LocalJob(lr=0.1, clip_norm=0.5)]
 )
 def test_corrections_are_added_to_every_gradient(shards, job):
-    """The same as training on a loss with the linear term <correction, w>, whichever worker does
-    it.
-    """
+    """The same as a loss with the linear term <correction, w>, whichever worker trains."""
     x, y = normalised(shards)
     rng = np.random.default_rng(0)
     added = rng.normal(scale=0.02, size=(2, 2410)).astype(np.float32)

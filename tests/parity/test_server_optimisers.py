@@ -1,5 +1,4 @@
-"""FedAvgM, FedAdagrad, FedAdam and FedYogi against Flower's own strategies on the same
-pseudo-gradients.
+"""FedAvgM, FedAdagrad, FedAdam, FedYogi against Flower's strategies on one pseudo-gradient.
 
 ``GOLDEN`` was printed by Flower 1.41.0 (``flwr.serverapp.strategy``) through :func:`flower_path`
 below::

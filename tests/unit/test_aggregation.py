@@ -1,10 +1,8 @@
-"""Server rules: what each equals when its knob is off, what it does that FedAvg does not, and
-small hand calculations.
-"""
+"""Server rules: equal to others with the knob off, different with it on, checked by hand."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -16,8 +14,11 @@ from fedskew.aggregation.momentum import ServerMomentum
 from fedskew.aggregation.nova import FedNova, effective_steps
 from fedskew.aggregation.scaffold import Scaffold
 from fedskew.errors import RecipeError
+from fedskew.loop.federation import named, run, settle
 from fedskew.recipe import method_of, resolve
-from fedskew.types import Ends, Layout, LocalJob, bind
+from fedskew.runtime.replies import Reply, collect
+from fedskew.runtime.scripted import ScriptedRuntime
+from fedskew.types import AggregationRule, Chain, Ends, Layout, LocalJob, Plan, bind
 
 LAYOUT = Layout.of(
     [("w", (3,), "weight"), ("running_mean", (1,), "buffer"), ("seen", (), "counter")]
@@ -123,6 +124,86 @@ def test_effective_steps_add_up_the_weights_of_the_gradients():
         effective_steps(np.array([3]), LocalJob(optimizer="adam"))
 
 
+def test_nova_adds_up_the_turns_of_a_chain():
+    """Momentum .9 and turns of 5 and 3 steps reach 13.14 + 5.61 = 18.75, not the 28.74 of 8 steps
+    in a row: the second client begins without momentum. Alike with a proximal term.
+    """
+
+    def reach(job, turn):
+        both = replace(ends(1, 1, steps=[sum(turn), 1]), job=job, turns=(turn, (1,)))
+        moved, _ = FedNova(weights="uniform").merge({}, MODEL, both)
+        # both moved by 1: change = (a + 1) / 2 * (1 / a + 1) / 2, solved for a
+        change = float(moved[0] - MODEL[0])
+        twice = 4 * change - 2  # a + 1 / a
+        return (twice + np.sqrt(twice**2 - 4)) / 2
+
+    assert reach(LocalJob(momentum=0.9), (5, 3)) == pytest.approx(18.754, abs=1e-2)
+    assert reach(LocalJob(momentum=0.9), (8,)) == pytest.approx(28.742, abs=1e-2)
+    prox = LocalJob(lr=0.1, prox_mu=0.5)
+    by_hand = sum(sum(0.95**k for k in range(tau)) for tau in (5, 3))
+    assert reach(prox, (5, 3)) == pytest.approx(by_hand, abs=1e-3)
+    assert reach(LocalJob(), (5, 3)) == pytest.approx(8, abs=1e-3)
+
+
+def test_a_chain_tells_the_server_rule_its_turns():
+    seen = []
+
+    @dataclass(frozen=True)
+    class Watching(AggregationRule):
+        def merge(self, memory, model, ends):
+            seen.append((ends.turns, ends.steps.tolist()))
+            return model, memory
+
+    def script(client, round, model):
+        return Reply(model, 0.5, 0.1, 3 + client, 10)
+
+    method = method_of(resolve({"procedure": {"use": "sequential"}, "run": {"rounds": 1}}))
+    method = replace(method, aggregation=named("aggregation", "watching", Watching))
+    world = ScriptedRuntime(np.full((3, 2), 5), script=script)
+    list(run(settle(method, world, 0)))
+    ((turns, steps),) = seen
+    assert sorted(turns[0]) == [3, 4, 5]
+    assert steps == [12]
+
+
+@pytest.mark.parametrize("name", ["scaffold", "dyn"])
+def test_groups_are_federations_of_their_own(name):
+    """Two groups of 2 and 4 clients that all train: the same as running each group alone."""
+    groups = [[0, 1], [2, 3, 4, 5]]
+
+    class Pulled(ScriptedRuntime):
+        """Client k is pulled towards k, and towards whatever it is told to add."""
+
+        def __init__(self, members):
+            super().__init__(np.full((len(members), 2), 5))
+            self.members = members
+
+        def train(self, order):
+            replies = []
+            for row, client in enumerate(order.clients):
+                model = order.models[order.start[row]]
+                gradient = model - np.float32(self.members[client])
+                gradient = gradient + order.corrections[row]
+                replies.append(Reply(model - np.float32(0.05) * gradient, 0.5, 0.1, 1, 10))
+            return collect(replies, order.models.shape[1])
+
+    def grouped(ids, view, rng):
+        home = np.array([0, 0, 1, 1, 1, 1])
+        return Plan(tuple(Chain(int(home[c]), (int(c),)) for c in ids), home=home)
+
+    def models(members, procedure=None):
+        numbers = {"rounds": 3, "clients_per_round": len(members)}
+        recipe = {"aggregation": {"use": name}, "run": numbers, "local": {"lr": 0.05}}
+        method = method_of(resolve(recipe))
+        if procedure is not None:
+            method = replace(method, procedure=named("procedure", "grouped", procedure))
+        return list(run(settle(method, Pulled(members), 0)))[-1][0].models
+
+    together = models(list(range(6)), grouped)
+    for slot, members in enumerate(groups):
+        assert np.allclose(together[slot], models(members)[0], atol=1e-6)
+
+
 # --------------------------------------------- rules that correct the clients' steps
 
 # client i: f_i(w) = curvature/2 (w - optimum)^2
@@ -133,9 +214,7 @@ LINE = Layout.of([("w", (1,), "weight")])
 
 
 def train_on_quadratics(rule, *, rounds=300, local_steps=20, lr=0.05, **options):
-    """Two clients, everyone every round, gradients by hand; returns the model and the rule's
-    memory.
-    """
+    """Two clients, everyone every round, gradients by hand; returns model and rule's memory."""
     bound = bind("aggregation", rule, options)
     job = bound.job(LocalJob(lr=lr))
     model, memory = np.zeros(1, np.float32), {}

@@ -1,6 +1,4 @@
-"""What a selection rule may ask for: answered truthfully, charged by METHODS 9.1, and never part
-of the training.
-"""
+"""What a rule may ask for: answered truthfully, charged by METHODS 9.1, no part of training."""
 
 from __future__ import annotations
 

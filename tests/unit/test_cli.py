@@ -1,6 +1,4 @@
-"""The command line as a person meets it: results, JSON, and one clear line with exit code 2 for
-everything wrong.
-"""
+"""The command line as a person meets it: results, JSON, and one line with code 2 for mistakes."""
 
 from __future__ import annotations
 

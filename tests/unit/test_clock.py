@@ -209,9 +209,7 @@ def test_a_silent_client_takes_no_turn_on_a_shared_uplink():
 
 @pytest.mark.parametrize("silent", [0, 1, 2])
 def test_a_chain_goes_on_without_the_silent_one(silent):
-    """Through the server the wait is as long as an upload; from device to device the model hops
-    once more.
-    """
+    """Through the server the wait is one upload; from device to device the model hops once more."""
     assert lonely([silent], lengths=(3,)) == pytest.approx(3 * 0.5 + 6.0 + 3 * 0.5)
     assert lonely([silent], "d2d", lengths=(3,)) == pytest.approx(0.5 + 6.0 + 0.5 + 2 * 0.5 + 0.5)
 

@@ -1,6 +1,4 @@
-"""What rounds cost in the loop: METHODS' calibrated times by recipe, what comes before training,
-faults, measured energy.
-"""
+"""What rounds cost in the loop: METHODS' calibrated times, probes, faults, measured energy."""
 
 from __future__ import annotations
 
@@ -82,9 +80,7 @@ def test_the_default_is_a_millisecond_an_example_and_ten_megabit():
 
 
 def test_rates_and_powers_of_the_recipes_devices_are_used():
-    """One chain of four, device to device: one model down and one up at 1 kbit/s, three hops at
-    4 kbit/s.
-    """
+    """One chain of four, device to device: a model down and up at 1 kbit/s, three hops at 4."""
     devices = {"watts": 5.0, "transmit_watts": 2.0, "uplink_bps": 1e3, "d2d_bps": 4e3}
     cost = played({"devices": devices, "procedure": {"use": "sequential", "relay": "d2d"}})[1].cost
     computing, transfer, hops = 0.001 * SIZES.sum(), 8 * BYTES / 1e3, 3 * 8 * BYTES / 4e3
@@ -214,9 +210,7 @@ def test_silent_slow_and_late_clients():
 
 
 def test_a_deadline_counts_everything_a_turn_takes():
-    """T_c = 1 s, T_m = .276 s: a turn is 1.552 s, whatever part of it is slow. Nobody is trained
-    for nothing.
-    """
+    """T_c = 1 s, T_m = .276 s: a turn is 1.552 s, whatever is slow; nobody trains for nothing."""
     trained = []
 
     def script(c, r, m):

@@ -1,6 +1,4 @@
-"""Writing an app, comparing bytes, and what the command line says without Flower or without a
-fleet.
-"""
+"""Writing an app, comparing bytes, and the command line without Flower or without a fleet."""
 
 from __future__ import annotations
 
@@ -44,9 +42,7 @@ def test_an_app_holds_the_whole_recipe(tmp_path):
 
 
 def test_bytes_of_a_run_against_flowers(tmp_path):
-    """Hand-made figures: everything Flower counted is the ledger, the uncharged tests and the
-    stated overhead.
-    """
+    """Hand-made figures: Flower's count is the ledger, uncharged tests and the stated overhead."""
     run("fedavg", settings={"run.rounds": 2}, workers=1, out=tmp_path)
     model = 2410 * 4
     sheet = {"flower_run": "77", "after_round": -1, "test_down": 2 * model}

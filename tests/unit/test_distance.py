@@ -274,9 +274,7 @@ def test_psi_columns_have_mean_zero_and_population_deviation_one() -> None:
 
 
 def test_psi_columns_that_differ_only_by_rounding_are_constant() -> None:
-    """One class per client: every PSI_i is 12.43 up to the last bit, and must not be blown up to
-    distances near 1.
-    """
+    """One class per client: every PSI_i is 12.43 to the last bit; no distance is near 1."""
     rows, sizes = np.repeat(np.eye(10), 10, axis=0), np.full(100, 7.0)
     assert np.ptp(psi_terms(rows, sizes).sum(axis=1)) > 0
     assert not psi_features(rows, sizes)[:, 0].any()

@@ -20,9 +20,7 @@ COUNTS = np.array([[10, 0], [0, 30], [20, 0], [5, 5]])
 
 
 def add_client_number(client, round, model):
-    """Each client adds its number + 1 to every parameter: any order of training can be read off
-    the result.
-    """
+    """Each client adds its number + 1 to every parameter: the result tells who trained when."""
     return Reply(
         model + np.float32(client + 1),
         loss=float(client),

@@ -1,6 +1,4 @@
-"""One run, one set of figures: `run`, `compare` and the report show the same numbers under the same
-names.
-"""
+"""One run, one set of figures: `run`, `compare` and the report show the same numbers."""
 
 from __future__ import annotations
 

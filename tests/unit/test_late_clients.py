@@ -1,6 +1,4 @@
-"""Clients that join after the first round, without any fleet: a runtime that suddenly describes
-one more.
-"""
+"""Clients that join after the first round, without a fleet: a runtime describes one more."""
 
 from __future__ import annotations
 

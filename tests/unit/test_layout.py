@@ -37,7 +37,9 @@ def test_every_room_is_explained_and_lists_its_files():
     text = (ROOT / "docs" / "architecture.md").read_text()
     table = text.partition("## The rooms")[2].partition("\n## ")[0]
     rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    explained = {name for cell in re.findall(r"^\| `([^`]+)`", table, re.M) for name in cell.split()}
+    explained = {
+        name for cell in re.findall(r"^\| `([^`]+)`", table, re.M) for name in cell.split()
+    }
     assert {name.strip("/") for name in explained} == rooms
 
 

@@ -1,6 +1,4 @@
-"""Measuring a federation: the oracles of METHODS through a file, the yardsticks, the words, and
-every odd federation.
-"""
+"""Measuring a federation: METHODS' oracles through a file, yardsticks, words, odd federations."""
 
 from __future__ import annotations
 

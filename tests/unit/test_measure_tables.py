@@ -1,6 +1,4 @@
-"""Reading label counts: what is accepted, what is handled and said, and what is refused in one
-line.
-"""
+"""Reading label counts: what is accepted, what is handled and said, what is refused."""
 
 from __future__ import annotations
 

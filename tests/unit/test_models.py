@@ -1,6 +1,4 @@
-"""Parameter counts of METHODS section 10, shapes, the head of METHODS 8.1, and what each factory
-refuses.
-"""
+"""Parameter counts of METHODS 10, shapes, the head of METHODS 8.1, what factories refuse."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The probe: everybody is asked once, failures twice, only the output layer is kept, and every
-byte is charged.
-"""
+"""The probe: all are asked once, failures twice, output layers kept, every byte charged."""
 
 from __future__ import annotations
 

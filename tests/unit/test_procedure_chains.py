@@ -68,8 +68,9 @@ def random_labels(rng, size, classes=6, alpha=0.2):
 
 
 def all_cuts(size, count):
-    """Every way to cut ``size`` clients into ``count`` groups of the sizes that dealing gives,
-    by plain enumeration.
+    """Every way to cut ``size`` clients into ``count`` groups of the sizes that dealing gives.
+
+    By plain enumeration.
     """
     sizes = sorted(np.bincount(deal(size, count)).tolist())
     for assignment in itertools.product(range(count), repeat=size):
@@ -314,9 +315,7 @@ def test_without_what_it_needs_it_says_so():
 
 
 class Dying(ScriptedRuntime):
-    """Every client adds its number plus one; those who are to die never answer, or answer with
-    rubbish.
-    """
+    """Every client adds its number plus one; those who are to die never answer, or with rubbish."""
 
     def __init__(self, dying, sent):
         self.dying, self.sent, self.asked = dying, sent, []

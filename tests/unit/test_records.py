@@ -1,6 +1,4 @@
-"""Run folders: what is written can be read back, damage is noticed, nothing existing is
-overwritten.
-"""
+"""Run folders: what is written is read back, damage is noticed, nothing is overwritten."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Sequential training: a fresh order every round, the same model through the server and from
-device to device.
-"""
+"""Sequential training: a fresh order every round; the same model by server or by device."""
 
 from __future__ import annotations
 

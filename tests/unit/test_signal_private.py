@@ -65,8 +65,9 @@ def test_laplace_noise_on_absent_and_present_classes(neighbours: str, scale: flo
 
 
 def test_noise_of_clients_and_classes_is_independent() -> None:
-    """The correlation of n pairs has standard deviation 1 / sqrt(n); 6.2 of them is the false
-    alarm rate above.
+    """The correlation of n pairs has standard deviation 1 / sqrt(n).
+
+    6.2 of them is the false alarm rate above.
     """
     noise = np.array(_measurement("geometric", 1.0, 1)([0] * 40_000))
     for lag in (1, 4, 1000):

@@ -1,5 +1,6 @@
-"""Rounds, bytes, time and energy to a target: three in a row, censored when never reached, never
-a made-up number.
+"""Rounds, bytes, time and energy to a target: three in a row, censored if never reached.
+
+Never a made-up number.
 """
 
 from __future__ import annotations

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from fedskew.types import Chain, Plan
 
 
-@dataclass(frozen=True)
-class Send:
+class Send(NamedTuple):
     """One model on its way; None is the server."""
 
     way: Literal["down", "up", "d2d"]
@@ -31,8 +30,7 @@ class Send:
     held: bool = False  # the receiver has it already: nothing but extra vectors travels
 
 
-@dataclass(frozen=True)
-class Visit:
+class Visit(NamedTuple):
     """A model's stay with one client: how it comes, and what the client sends after its turn."""
 
     client: int

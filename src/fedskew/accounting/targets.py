@@ -49,9 +49,7 @@ def first_plateau(accuracies: ArrayLike) -> int | None:
 
 @dataclass(frozen=True)
 class Reduction:
-    """How much less than a baseline: 1 - R / R_base. With censored runs on one side it is only a
-    bound.
-    """
+    """How much less than a baseline: 1 - R / R_base; a bound, with censored runs on one side."""
 
     value: float | None  # None: censored on both sides, nothing can be said
     bound: Literal["", "at least", "at most"] = ""

@@ -86,8 +86,9 @@ def histogram_transfers(num_clients: int, num_classes: int) -> tuple[Transfer, .
 def probe_transfers(
     asked: int, uploads: int, model_bytes: int, *, upload_bytes: int = 0
 ) -> tuple[Transfer, ...]:
-    """Models that go out for a probe or a throw-away round; back comes a model, or a gradient of
-    ``upload_bytes``.
+    """Models that go out for a probe or a throw-away round.
+
+    Back comes a model, or a gradient of ``upload_bytes``.
     """
     down = Transfer("down", "probe", asked * model_bytes, model_bytes if asked else 0)
     up = uploads * (upload_bytes or model_bytes)
@@ -102,8 +103,7 @@ def loss_transfers(asked: int, model_bytes: int, slots: int = 1) -> tuple[Transf
 
 
 def slot_transfers(asked: int, slots: int, model_bytes: int) -> tuple[Transfer, ...]:
-    """The models of several slots go out to be compared; one number per slot comes back from each
-    client.
+    """The models of several slots go out to be compared; each client answers a number per slot.
 
     >>> [(t.direction, t.kind, t.bytes, t.multicast) for t in slot_transfers(3, 2, 100)]
     [('down', 'model', 600, 200), ('up', 'loss', 24, 24)]
@@ -116,8 +116,9 @@ def slot_transfers(asked: int, slots: int, model_bytes: int) -> tuple[Transfer, 
 
 
 def report_transfers(kinds: Iterable[str], clients: int) -> tuple[Transfer, ...]:
-    """One number of each kind from each client, sent along with its model. SNRs and steps are
-    control information.
+    """One number of each kind from each client, sent along with its model.
+
+    SNRs and steps are control information.
     """
     size = clients * LOSS_BYTES
     names: dict[str, Literal["loss", "latency", "control"]] = {"loss": "loss", "latency": "latency"}

@@ -1,5 +1,4 @@
-"""The server treats the mean update as a gradient and takes an adaptive step: FedAdagrad, FedAdam,
-FedYogi.
+"""The server takes adaptive steps along the mean update: FedAdagrad, FedAdam, FedYogi.
 
 Reddi et al.: "Adaptive Federated Optimization", ICLR 2021, Algorithm 2. D = mean update; m <- beta1
 m + (1 - beta1) D; V by the rule; W <- W + server_lr m / (sqrt(V) + tau). Adagrad: V + D^2 with

@@ -1,10 +1,12 @@
-"""Clients that took more local steps no longer pull harder: updates are averaged per step, then
-scaled (FedNova).
+"""Updates are averaged per local step, so that more steps do not pull harder (FedNova).
 
 Wang, Liu, Liang, Joshi, Poor: "Tackling the Objective Inconsistency Problem in Heterogeneous
 Federated Optimization", NeurIPS 2020, eqs 6-8. d_i = (W - W_i) / a_i; W <- W - (sum nu_i a_i) sum
 nu_i d_i; a_i = steps for plain SGD, with momentum rho [tau - rho (1 - rho^tau) / (1 - rho)] / (1 -
 rho), with a proximal term mu (1 - (1 - lr mu)^tau) / (lr mu).
+
+Along a chain every client begins with a fresh optimiser and its own received model, so a chain
+reaches as far as its clients' a_i added up.
 
 Each client reports a_i with its model: 4 bytes more (METHODS 9.1).
 
@@ -38,7 +40,7 @@ class FedNova(AggregationRule):
         """Updates per step, averaged, times the mean number of steps."""
         n = ends.layout.num_weights
         shares = normalised(ends, self.weights)
-        lengths = effective_steps(ends.steps, ends.job)
+        lengths = np.array([effective_steps(turn, ends.job).sum() for turn in _turns(ends)])
         moved = average(ends, shares)
         start = model[:n].astype(np.float64)
         pull = np.zeros(n)
@@ -50,6 +52,10 @@ class FedNova(AggregationRule):
     def job(self, job: LocalJob) -> LocalJob:
         """The job, if it is known how far its steps reach."""
         return normalisable(job)
+
+
+def _turns(ends: Ends) -> list[Ints]:
+    return [np.array(turn, np.int64) for turn in ends.turns]
 
 
 def effective_steps(steps: Ints, job: LocalJob) -> Floats:

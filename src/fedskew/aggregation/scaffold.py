@@ -1,5 +1,4 @@
-"""Each client corrects its steps by how its own gradients usually differ from everybody's
-(SCAFFOLD).
+"""Each client corrects its steps by how its gradients usually differ from others' (SCAFFOLD).
 
 Karimireddy et al.: "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML 2020,
 Algorithm 1, option II. Client: g <- g - c_i + c at every step; c_i+ = c_i - c + (W - W_i) / (steps

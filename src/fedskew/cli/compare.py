@@ -1,6 +1,4 @@
-"""``fedskew compare | report | export``: several methods on one federation, and what a person
-looks at afterwards.
-"""
+"""``fedskew compare | report | export``: several methods on one federation, and what to look at."""
 
 from __future__ import annotations
 
@@ -161,9 +159,7 @@ def watching(
 
 
 def want_references(contenders: Sequence[Contender], asked: bool | None) -> bool:
-    """Whether reference rows are to be made: if somebody asks, or by itself where a method is
-    personalised.
-    """
+    """Whether reference rows are to be made: if asked for, or where a method is personalised."""
     tested = contenders[0].recipe["data"]["client_test"] != "none"
     if asked and not tested:
         raise RecipeError(
@@ -245,9 +241,7 @@ def _report_failures(
 
 
 def _cost(contender: Contender) -> float:
-    """Expected work of a run up to a factor: the longest go first, so that no core idles at the
-    end.
-    """
+    """Expected work of a run up to a factor: the longest go first, so no core idles at the end."""
     local, run = contender.recipe["local"], contender.recipe["run"]
     steps = float(local["epochs"]) / min(float(local["batch"]), 256.0)
     return steps * float(run["rounds"]) * float(run["clients_per_round"])
@@ -345,8 +339,9 @@ def report(
     ] = None,
     references: ReferencesFlag = None,
 ) -> None:
-    """Write one HTML file that shows runs of one federation: curves, who was chosen, plans,
-    clients, bytes, failures.
+    """Write one HTML file that shows runs of one federation.
+
+    Curves, who was chosen, plans, clients, bytes, failures.
     """
     resource = _resource(budget)
     _check_target(target)

@@ -1,5 +1,5 @@
-"""``fedskew flower new | up | run | status | admit | restart | down``: a recipe on a fleet, from
-an empty folder to TLS.
+"""``fedskew flower new | up | run | status | join | admit | restart | down``: a recipe on a fleet,
+from an empty folder to TLS.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from rich.console import Console
 from rich.table import Table
 
 from fedskew import recipe as recipes
-from fedskew.deploy import local_fleet
+from fedskew.deploy import hospital, local_fleet, membership
+from fedskew.deploy.addresses import LOOPBACK
 from fedskew.deploy.app import write_app
+from fedskew.deploy.fleet_sheet import Fleet, read_fleet
 from fedskew.deploy.flower_cli import (
     CONNECTION,
     call,
@@ -30,7 +32,6 @@ from fedskew.deploy.flower_cli import (
 )
 from fedskew.deploy.flower_cli import write_connection as connect
 from fedskew.deploy.keys import private_folder
-from fedskew.deploy.local_fleet import Fleet, read_fleet
 from fedskew.deploy.traffic import FLEET, Direction, compare
 from fedskew.errors import RecipeError, RunError
 from fedskew.records import RESULT, read_json
@@ -83,9 +84,7 @@ def up(
     tls: Annotated[
         bool, typer.Option("--tls", help="Encrypt, and admit registered nodes only.")
     ] = False,
-    host: Annotated[
-        str, typer.Option(help="Address the SuperLink listens on.")
-    ] = local_fleet.LOOPBACK,
+    host: Annotated[str, typer.Option(help="Address the SuperLink listens on.")] = LOOPBACK,
     simulation: Annotated[
         bool, typer.Option("--simulation", help="Virtual nodes on Ray instead of SuperNodes.")
     ] = False,
@@ -93,7 +92,7 @@ def up(
     home: Home = HOME,
 ) -> None:
     """Start a SuperLink and some SuperNodes on this machine."""
-    if host != local_fleet.LOOPBACK and not tls:
+    if host != LOOPBACK and not tls:
         raise RecipeError("--host", f"{host} is open to others without protection", "Add --tls")
     if simulation and (tls or not nodes):
         raise RecipeError(
@@ -101,8 +100,10 @@ def up(
         )
     fleet = local_fleet.up(home, nodes, tls=tls, host=host, port=port, simulation=simulation)
     kind = "virtual nodes" if simulation else "SuperNodes"
-    security = "TLS" if tls else "no TLS, this machine only"
-    _print(f"SuperLink at {fleet.address} ({security}), {nodes} {kind}")
+    where = "no TLS, this machine only"
+    if tls:
+        where = f"TLS; runs are submitted on this machine only, at {fleet.control}"
+    _print(f"SuperLink at {fleet.address} ({where}), {nodes} {kind}")
 
 
 @app.command()
@@ -147,7 +148,7 @@ def run(
         else _elsewhere(home, superlink, root_certificates)
     )
     authority = fleet.authority if superlink is None else root_certificates
-    check_reachable(fleet.address, authority)
+    check_reachable(fleet.control, authority)
     target = (out or folder / "run").resolve()
     values: dict[str, Any] = {"out": str(target), "resume": resume} | (
         {} if seed is None else {"seed": seed}
@@ -174,7 +175,7 @@ def run(
 
 def _elsewhere(home: Path, address: str, authority: Path | None) -> Fleet:
     """A SuperLink that somebody else has started."""
-    fleet = Fleet(str(private_folder(home.resolve())), address, False)
+    fleet = Fleet(str(private_folder(home.resolve())), address, False, control=address)
     connect(fleet.flower_home, address, None if authority is None else authority.resolve())
     return fleet
 
@@ -273,15 +274,60 @@ def status(
 
 
 @app.command()
+def join(
+    name: Annotated[str, typer.Argument(help="A name for this node; its files are called so.")],
+    superlink: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where to, once admitted: the node is started."),
+    ] = None,
+    client: Annotated[
+        int | None, typer.Option(min=0, help="The number it was admitted with.")
+    ] = None,
+    root_certificates: Annotated[Path, typer.Option(help="The server's certificate.")] = Path(
+        "ca.crt"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Its own port; 0 = a free one.")] = 0,
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="Where its files lie.")] = Path("."),
+) -> None:
+    """At a hospital: make a key and a policy; once admitted, run the node.
+
+    The private key never leaves this machine. Without --superlink the files are made and the public
+    key is shown.
+    """
+    papers = hospital.prepare(folder, name)
+    if superlink is None:
+        _print(f"{papers.policy} says what this node gives away: read it, change it")
+        _print(f"{papers.public} goes to whoever runs the server, for: fedskew flower admit")
+        _print(papers.public.read_text().strip())
+        return
+    if client is None:
+        raise RecipeError(
+            "--client", "is missing", "Give the number that fedskew flower admit told"
+        )
+    policy = hospital.check(papers, superlink, root_certificates)
+    _print(f"client {client} of {superlink}; {hospital.describe(policy)}")
+    command = hospital.node_command(papers, superlink, root_certificates, client, port)
+    hospital.become(command, folder / f"{name}.flwr")
+
+
+@app.command()
 def admit(
-    name: Annotated[str, typer.Argument(help="A name for the node's key.")],
+    public_key: Annotated[
+        Path, typer.Argument(metavar="KEY.pub", help="What fedskew flower join has made.")
+    ],
+    client: Annotated[
+        int | None, typer.Option(min=0, help="Its client number (default: the lowest free one).")
+    ] = None,
     home: Home = HOME,
 ) -> None:
-    """Make and register a key for a SuperNode on another machine."""
-    key, command = local_fleet.admit(home, name)
-    authority = key.parent / "ca.crt"
-    _print(f"copy {key} and {authority} to that machine, number its client, and start there:")
-    _print(shlex.join(command))
+    """At the server: let a node of another machine take part, as one client and no other."""
+    found = membership.admit(home, public_key, client)
+    member = found.member
+    _print(f"{member.name} is client {member.client} ({member.key})")
+    _print(
+        f"send it {found.authority}; in the folder of its key, with that file beside it, it starts:"
+    )
+    _print(shlex.join(found.command))
 
 
 @app.command()

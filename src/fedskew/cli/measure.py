@@ -1,6 +1,4 @@
-"""``fedskew measure`` and ``fedskew privacy``: label skew of a dataset, of a file of counts, or
-of a run.
-"""
+"""``fedskew measure`` and ``fedskew privacy``: label skew of a dataset, a file or a run."""
 
 from __future__ import annotations
 
@@ -107,9 +105,7 @@ def measure(
     as_json: JsonFlag = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say how skewed a federation is, who groups with whom, and what each paper's rule would do
-    with it.
-    """
+    """Say how skewed a federation is, who groups with whom, and what each paper's rule would do."""
     from fedskew.measure import measurement
     from fedskew.measure.payload import measurement_payload
     from fedskew.report.terminal.measurement import show_measurement
@@ -134,7 +130,7 @@ def measure(
     )
     total = measurement.num_steps(near, how) + (0 if figures is None else 5)
     with steps(total, quiet) as step:
-        found = measurement.measure(
+        measurement_result = measurement.measure(
             counts,
             signal=use["signal"],
             distance=None if free else near,
@@ -143,13 +139,15 @@ def measure(
             seed=root,
             on_step=step,
         )
-        saved = _save_figures(found, figures, step)
+        saved = _save_figures(measurement_result, figures, step)
     if as_json:
         print(
-            _one_key_per_line(measurement_payload(found) | {"files": [str(path) for path in saved]})
+            _one_key_per_line(
+                measurement_payload(measurement_result) | {"files": [str(path) for path in saved]}
+            )
         )
     else:
-        show_measurement(found, saved, out_console)
+        show_measurement(measurement_result, saved, out_console)
 
 
 def privacy(
@@ -174,9 +172,7 @@ def privacy(
     as_json: JsonFlag = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say how wrong label mixes and groups become when clients add noise to their counts, budget
-    by budget.
-    """
+    """Say how wrong label mixes and groups become when clients add noise, budget by budget."""
     from fedskew.measure import privacy as noise
     from fedskew.measure.payload import privacy_payload
     from fedskew.report.terminal.measurement import show_privacy
@@ -341,9 +337,7 @@ def _budgets(text: str) -> list[float]:
 
 @contextmanager
 def steps(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A bar on standard error that moves on at every call with the name of the next step; gone
-    at the end.
-    """
+    """A bar on standard error that every call moves on to the next step; gone at the end."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -370,12 +364,14 @@ def _fetching(quiet: bool) -> Iterator[Callable[[int | None, int | None, str], N
         yield progress
 
 
-def _save_figures(found: Any, folder: Path | None, step: Callable[[str], None]) -> list[Path]:
+def _save_figures(
+    measurement_result: Any, folder: Path | None, step: Callable[[str], None]
+) -> list[Path]:
     if folder is None:
         return []
     from fedskew.report.figures.measurement import save_figures
 
-    return save_figures(found, folder, on_step=step)
+    return save_figures(measurement_result, folder, on_step=step)
 
 
 def _one_key_per_line(content: Mapping[str, Any]) -> str:

@@ -92,9 +92,7 @@ class RunProgress:
 
 
 class ManyRuns:
-    """Many runs at once: one bar for all of them with the time left, and one line for each that
-    is running now.
-    """
+    """Many runs at once: one bar for all with the time left, and a line for each running now."""
 
     def __init__(
         self, titles: Sequence[str], rounds: int, console: Console, *, quiet: bool = False
@@ -208,9 +206,7 @@ def _facts(s: Mapping[str, Any]) -> dict[str, str]:
 
 
 def target_row(reached: Mapping[str, Any]) -> dict[str, str]:
-    """What reaching a target took, from :meth:`ToTarget.as_dict`; ``-`` where a censored run has no
-    number.
-    """
+    """What reaching a target took, from :meth:`ToTarget.as_dict`; ``-`` for a censored number."""
 
     def shown(key: str, scale: float, digits: int) -> str:
         return "-" if reached[key] is None else f"{reached[key] / scale:.{digits}f}"
@@ -241,9 +237,7 @@ def _client_facts(figures: Mapping[str, Any] | None) -> dict[str, str]:
 
 @contextmanager
 def fetch_progress(console: Console) -> Iterator[Callable[[int | None, int | None, str], None]]:
-    """A download bar: call with (bytes done, bytes in total, what is going on), None where it is
-    not known.
-    """
+    """A download bar: call with (bytes done, bytes in total, what goes on); None = not known."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -1,5 +1,4 @@
-"""Several methods on one federation, over seeds: means with intervals, and differences that are
-paired by seed.
+"""Several methods on one federation: means with intervals, differences paired by seed.
 
 >>> from fedskew.experiment.run import Run
 >>> from fedskew.types import RoundRecord
@@ -96,9 +95,7 @@ class Comparison:
 
     @classmethod
     def read(cls, *folders: str | Path, references: bool | None = None) -> Comparison:
-        """Compare run folders, or all runs below the given folders; a run that lies there twice
-        counts once.
-        """
+        """Compare run folders, or all runs below the given folders; each run counts once."""
         runs = _each_once([Run.read(folder) for folder in find_runs(folders)])
         return cls.of(runs, references=references)
 
@@ -122,8 +119,9 @@ class Comparison:
     # ---------------------------------------------------------------- tidy
 
     def rows(self, table: str) -> list[Row]:
-        """One of "rounds", "choices", "transfers", "clients" of all runs, or "scores": a row per
-        run and metric.
+        """One of "rounds", "choices", "transfers", "clients" of all runs, or "scores".
+
+        Of "scores" there is a row per run and metric.
         """
         if table == "scores":
             return self.table().as_rows()

@@ -100,9 +100,7 @@ def _variants(raw: Table) -> Iterator[tuple[str, Table]]:
 
 
 def _training(lead: Table, recipe: Table) -> Table:
-    """How clients of the first recipe train, but for what a method brings itself and what this
-    recipe varies.
-    """
+    """How clients of the first recipe train, without what is a method's own or varies here."""
     return {
         k: v
         for k, v in lead["local"].items()

@@ -39,9 +39,7 @@ class Estimate:
 
     @property
     def is_real(self) -> bool:
-        """Whether an interval of differences leaves 0 outside, with at least five seeds behind
-        it.
-        """
+        """Whether an interval of differences leaves 0 outside, from five seeds on."""
         return self.n >= FEWEST and not math.isnan(self.low) and (self.low > 0 or self.high < 0)
 
 
@@ -66,8 +64,7 @@ def mean_interval(values: Sequence[float] | Floats, *, censored: int = 0) -> Est
 
 
 def paired_difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Estimate:
-    """Mean of (ours - theirs) over the seeds both have, with a percentile bootstrap interval over
-    seeds.
+    """Mean of (ours - theirs) over the seeds both have, with a percentile bootstrap interval.
 
     Resampling is seeded: the same runs always give the same interval.
 

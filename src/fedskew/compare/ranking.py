@@ -1,6 +1,4 @@
-"""Methods' figures over seeds: a row each, differences from the first one, and which is best for
-real.
-"""
+"""Methods' figures over seeds: a row each, differences from the first, and the real best."""
 
 from __future__ import annotations
 

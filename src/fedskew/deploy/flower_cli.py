@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -137,6 +138,25 @@ def check_reachable(address: str, authority: Path | None, seconds: float = 5.0) 
         raise RunError(
             f"SuperLink {address}", f"nobody answers ({error})", "Start one: fedskew flower up"
         ) from None
+
+
+def status_of(address: str, authority: Path | None, method: str, path: str) -> int:
+    """The HTTP status with which somebody at this address answers an empty request."""
+    context = None if authority is None else ssl.create_default_context(cafile=str(authority))
+    connection = (
+        http.client.HTTPConnection(address, timeout=30)
+        if context is None
+        else http.client.HTTPSConnection(address, timeout=30, context=context)
+    )
+    try:
+        connection.request(method, path)
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        raise RunError(
+            f"SuperLink {address}", f"does not answer ({error})", "See its log"
+        ) from None
+    finally:
+        connection.close()
 
 
 def run_config(values: Mapping[str, Any]) -> list[str]:

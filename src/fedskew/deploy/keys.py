@@ -7,6 +7,8 @@ registered with the SuperLink.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import ipaddress
 import os
 from collections.abc import Sequence
@@ -79,18 +81,64 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
     )
 
 
+def keep_or_make_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
+    """Those of the folder, if they are for these hosts and good for a month: members keep their
+    ca.crt. Else new ones.
+    """
+    files = Certificates(folder / "ca.crt", folder / "superlink.crt", folder / "superlink.key")
+    if all(path.is_file() for path in (files.authority, files.certificate, files.key)):
+        crypto = _crypto()
+        found = crypto.x509.load_pem_x509_certificate(files.certificate.read_bytes())
+        names = found.extensions.get_extension_for_class(crypto.x509.SubjectAlternativeName).value
+        wanted = {_subject(crypto, host) for host in hosts}
+        month = datetime.now(UTC) + timedelta(days=30)
+        if wanted <= set(names) and found.not_valid_after_utc > month:
+            return files
+    return make_certificates(folder, hosts)
+
+
 def make_node_key(folder: Path, name: str) -> tuple[Path, Path]:
-    """(private, public) key of one SuperNode; an existing pair is kept, so that the node keeps
+    """(private, public) key of one SuperNode; an existing one is kept, so that the node keeps
     its number.
     """
     crypto = _crypto()
-    private, public = private_folder(folder) / name, folder / f"{name}.pub"
-    if not private.is_file() or not public.is_file():
-        key, kinds = crypto.ec.generate_private_key(crypto.ec.SECP384R1()), crypto.serialization
+    private, public = folder / name, folder / f"{name}.pub"
+    if private.is_file():
+        key = _read_key(crypto, private)
+    else:
+        key = crypto.ec.generate_private_key(crypto.ec.SECP384R1())
         write_private(private, _secret(crypto, key, "OpenSSH"))
-        text = key.public_key().public_bytes(kinds.Encoding.OpenSSH, kinds.PublicFormat.OpenSSH)
-        write_private(public, text + f" {name}\n".encode())
+    kinds = crypto.serialization
+    text = key.public_key().public_bytes(kinds.Encoding.OpenSSH, kinds.PublicFormat.OpenSSH)
+    write_private(public, text + f" {name}\n".encode())
     return private, public
+
+
+def _read_key(crypto: Any, path: Path) -> Any:
+    try:
+        return crypto.serialization.load_ssh_private_key(path.read_bytes(), None)
+    except (OSError, ValueError, TypeError) as error:
+        raise RunError(str(path), f"is no key ({error})", "Give another name") from None
+
+
+def fingerprint_of(public_key: Path) -> str:
+    """SHA256 of a public key, as ssh-keygen -l prints it."""
+    crypto = _crypto()
+    try:
+        content = public_key.read_bytes()
+        if b"PRIVATE" in content:
+            what = "is a private key: it stays where it was made"
+            raise RunError(str(public_key), what, "Give the file that ends in .pub")
+        key = crypto.serialization.load_ssh_public_key(content)
+        blob = base64.b64decode(content.split()[1])
+    except (OSError, ValueError, IndexError) as error:
+        raise RunError(
+            str(public_key), f"is no public key ({error})", "Make one: fedskew flower join NAME"
+        ) from None
+    if not isinstance(key, crypto.ec.EllipticCurvePublicKey):
+        raise RunError(str(public_key), "is of another kind", "Make one: fedskew flower join NAME")
+    digest = base64.b64encode(hashlib.sha256(blob).digest()).decode()
+    return f"SHA256:{digest.rstrip('=')}"
 
 
 def _builder(crypto: Any, subject: Any, issuer: Any, key: Any, signer: Any, *, ca: bool) -> Any:

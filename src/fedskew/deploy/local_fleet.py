@@ -1,98 +1,41 @@
 """A SuperLink and some SuperNodes on this machine: start them, look after them, stop exactly them.
 
 Everything lies in one folder that only its owner can read: ``fleet.json`` (what runs, with process
-numbers and times of birth), ``logs/``, ``keys/`` and Flower's own files in ``flwr/``.
+numbers and times of birth), ``members.json`` (whose key is which client), ``logs/``, ``keys/`` of
+the server, ``nodes/`` (keys of the SuperNodes started here) and Flower's own files in ``flwr/``.
+
+The SuperLink listens on loopback and answers its own user only (:mod:`guarded_superlink`). With TLS
+members of the fleet come in by the :mod:`gate`, which lets a SuperNode answer and nothing else.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import random
-import re
-import socket
+import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
+from fedskew.deploy import guarded_superlink
+from fedskew.deploy.addresses import EVERYWHERE, LOOPBACK, free_port, hosts_of
+from fedskew.deploy.fleet_sheet import SHEET, Fleet, read_fleet, write_fleet
 from fedskew.deploy.flower_cli import (
-    CONNECTION,
-    QUIET,
-    call,
     check_reachable,
     environment,
     program,
+    status_of,
     write_connection,
 )
-from fedskew.deploy.keys import (
-    Certificates,
-    make_certificates,
-    make_node_key,
-    private_folder,
-    write_private,
-)
-from fedskew.deploy.processes import Started, last_lines, reap, start, stop
+from fedskew.deploy.guarded_superlink import CAN_GUARD, MARK
+from fedskew.deploy.keys import keep_or_make_certificates, make_node_key, private_folder
+from fedskew.deploy.membership import register
+from fedskew.deploy.processes import last_lines, reap, start, stop
 from fedskew.errors import RunError, RunFolderError
+from fedskew.runtime.flower import members
+from fedskew.runtime.flower.policy import KEY, OPEN, VARIABLE
 
-SHEET = "fleet.json"
 START_SECONDS = 90.0
-LOOPBACK = "127.0.0.1"
-EVERYWHERE = ("0.0.0.0", "::")
-# below those the kernel gives to outgoing connections: one is still free when a node binds it
-PORTS = range(20_000, 32_000)
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """What was started, as it stands in ``fleet.json``."""
-
-    home: str
-    address: str
-    tls: bool
-    simulated: int = 0  # virtual nodes on Ray instead of SuperNodes
-    # what the SuperLink listens on; the address is where this machine reaches it
-    host: str = LOOPBACK
-    processes: tuple[Started, ...] = field(default_factory=tuple)
-
-    @property
-    def folder(self) -> Path:
-        """Where everything of this fleet lies."""
-        return Path(self.home)
-
-    @property
-    def flower_home(self) -> Path:
-        """Flower's configuration for commands against this fleet."""
-        return self.folder / "flwr" / "cli"
-
-    @property
-    def authority(self) -> Path | None:
-        """The certificate to check the SuperLink with."""
-        return self.folder / "keys" / "ca.crt" if self.tls else None
-
-
-# ---------------------------------------------------------------- the sheet
-
-
-def read_fleet(home: Path) -> Fleet:
-    """The fleet of a folder."""
-    try:
-        raw = json.loads((home / SHEET).read_text())
-        return Fleet(**{**raw, "processes": tuple(Started(**p) for p in raw["processes"])})
-    except FileNotFoundError:
-        raise RunFolderError(
-            str(home), "no fleet was started here", "Start one: fedskew flower up"
-        ) from None
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise RunFolderError(
-            str(home / SHEET), f"cannot be read ({error})", "Remove it once nothing runs any more"
-        ) from None
-
-
-def _write(fleet: Fleet) -> Fleet:
-    write_private(fleet.folder / SHEET, (json.dumps(asdict(fleet), indent=2) + "\n").encode())
-    return fleet
 
 
 # ---------------------------------------------------------------- up
@@ -118,77 +61,99 @@ def up(
         raise RunFolderError(str(home), "a fleet is running here", "Stop it: fedskew flower down")
     for folder in ("logs", "flwr"):
         private_folder(home / folder)
-    reached = LOOPBACK if host in EVERYWHERE else host
-    fleet = Fleet(
-        str(home), f"{reached}:{port or free_port(host)}", tls, nodes if simulation else 0, host
-    )
-    certificates = make_certificates(home / "keys", hosts_of(host)) if tls else None
-    write_connection(fleet.flower_home, fleet.address, fleet.authority)
-    fleet = _start(fleet, "superlink", superlink_command(fleet, certificates))
+    fleet = _planned(home, host, port, tls, nodes if simulation else 0)
+    if tls:
+        keep_or_make_certificates(home / "keys", hosts_of(host))
+    write_connection(fleet.flower_home, fleet.control, fleet.authority)
     try:
-        _wait_until_reachable(fleet)
+        fleet = start_superlink(fleet)
+        fleet = start_gate(fleet) if tls else fleet
         for number in range(0 if simulation else nodes):
             fleet = add_node(fleet, number, nodes)
     except BaseException:
-        down(home)
+        if (home / SHEET).is_file():
+            down(home)
         raise
     return fleet
 
 
-def superlink_command(fleet: Fleet, certificates: Certificates | None) -> list[str]:
+def _planned(home: Path, host: str, port: int, tls: bool, simulated: int) -> Fleet:
+    reached = LOOPBACK if host in EVERYWHERE else host
+    address = f"{reached}:{port or free_port(host)}"
+    control = f"{LOOPBACK}:{free_port(LOOPBACK)}" if tls else address
+    return Fleet(str(home), address, tls, simulated, host, control)
+
+
+def start_superlink(fleet: Fleet) -> Fleet:
+    """Start it and wait until it answers, to us and to no other user of this machine."""
+    fleet = _start(fleet, "superlink", superlink_command(fleet))
+    _wait_until_reachable(fleet, "superlink", fleet.control)
+    if CAN_GUARD and status_of(fleet.control, fleet.authority, "GET", MARK) != 200:
+        raise RunError(
+            "superlink",
+            "does not ask who submits a run (another version of Flower?)",
+            "Install the versions of constraints-flower.txt",
+        )
+    return fleet
+
+
+def superlink_command(fleet: Fleet) -> list[str]:
     """How the SuperLink is started; its memory is a file, so that runs are still listed after a
     restart.
     """
+    files = fleet.certificates
     secure = ["--insecure"]
-    if certificates is not None:
+    if files is not None:
         secure = [
-            *("--ssl-certfile", str(certificates.certificate)),
-            *("--ssl-keyfile", str(certificates.key)),
-            *("--ssl-ca-certfile", str(certificates.authority)),
+            *("--ssl-certfile", str(files.certificate)),
+            *("--ssl-keyfile", str(files.key)),
+            *("--ssl-ca-certfile", str(files.authority)),
             "--enable-supernode-auth",
         ]
-    port = fleet.address.rpartition(":")[2]
-    state = [
-        "--database",
-        str(fleet.folder / "flwr" / "state.db"),
-        "--disable-runtime-dependency-installation",
-    ]
+    host, _, port = fleet.control.rpartition(":")
+    state = ["--database", str(fleet.folder / "flwr" / "state.db")]
+    more = ["--disable-runtime-dependency-installation"]
     engine = ["--simulation"] if fleet.simulated else []
-    return [
-        program("flower-superlink"),
-        *secure,
-        *engine,
-        "--host",
-        fleet.host,
-        "--port",
-        port,
-        *state,
-    ]
+    command = _python(guarded_superlink.__name__) if CAN_GUARD else [program("flower-superlink")]
+    return [*command, *secure, *engine, "--host", host, "--port", port, *state, *more]
+
+
+def start_gate(fleet: Fleet) -> Fleet:
+    """Start what members reach, and see as one of them that it does not let them submit a run."""
+    fleet = _start(fleet, "gate", gate_command(fleet))
+    _wait_until_reachable(fleet, "gate", fleet.address)
+    for path in ("/v1/control/list-runs", "/v1/runtime/acquire-task"):
+        if status_of(fleet.address, fleet.authority, "POST", path) != 404:
+            raise RunError("gate", f"lets members reach {path}", "Report this, please")
+    return fleet
+
+
+def gate_command(fleet: Fleet) -> list[str]:
+    """How the gate is started."""
+    files = fleet.certificates
+    if files is None:
+        raise RunError("gate", "stands before a fleet with TLS", "Start it with --tls")
+    place = ["--host", fleet.host, "--port", fleet.address.rpartition(":")[2]]
+    secure = ["--certificate", str(files.certificate), "--key", str(files.key)]
+    behind = ["--superlink", fleet.control, "--authority", str(files.authority)]
+    return [*_python("fedskew.deploy.gate"), *place, *secure, *behind]
+
+
+def _python(module: str) -> list[str]:
+    """A module as a program; -P: files of the folder we are in are not imported."""
+    program("flower-superlink")  # Flower is installed, or an error says how
+    return [sys.executable, "-P", "-m", module]
 
 
 def add_node(fleet: Fleet, client: int, clients: int) -> Fleet:
     """Start a SuperNode for one client; with TLS its key is made and registered first, and kept
     if it exists already.
     """
-    key: Path | None = None
+    name, key = f"node-{client}", None
     if fleet.tls:
-        known = (fleet.folder / "keys" / f"node-{client}").is_file()
-        key, public = make_node_key(fleet.folder / "keys", f"node-{client}")
-        if not known:
-            _register(fleet, key, public)
-    return _start(fleet, f"node-{client}", supernode_command(fleet, client, clients, key))
-
-
-def _register(fleet: Fleet, key: Path, public: Path) -> None:
-    """Make the SuperLink know a node's key, if it does not yet; a key that cannot be registered
-    is not kept.
-    """
-    try:
-        call(fleet.flower_home, "supernode", "register", str(public), CONNECTION)
-    except RunError as error:
-        if "already in use" not in error.what:
-            key.unlink()
-            raise
+        key, public = make_node_key(private_folder(fleet.folder / "nodes"), name)
+        register(fleet, public, client)
+    return _start(fleet, name, supernode_command(fleet, client, clients, key))
 
 
 def supernode_command(fleet: Fleet, client: int, clients: int, key: Path | None) -> list[str]:
@@ -198,16 +163,20 @@ def supernode_command(fleet: Fleet, client: int, clients: int, key: Path | None)
         secure = ["--root-certificates", str(fleet.authority)] + (
             ["--auth-supernode-private-key", str(key)] if key else []
         )
-    who = f"partition-id={client} num-partitions={clients}"
+    who = f'partition-id={client} num-partitions={clients} {KEY}="{OPEN}"'
     place = ["--superlink", fleet.address, "--host", LOOPBACK, "--port", str(free_port(LOOPBACK))]
     return [program("flower-supernode"), *secure, *place, "--node-config", who]
 
 
 def _start(fleet: Fleet, name: str, command: Sequence[str]) -> Fleet:
-    home = private_folder(fleet.folder / "flwr" / name)
-    started = start(name, command, fleet.folder / "logs" / f"{name}.log", environment(home))
+    env = environment(private_folder(fleet.folder / "flwr" / name))
+    if fleet.simulated:
+        env[VARIABLE] = OPEN  # virtual nodes have no configuration of their own
+    if fleet.tls:
+        env[members.VARIABLE] = str(fleet.members)  # for the ServerApp
+    started = start(name, command, fleet.folder / "logs" / f"{name}.log", env)
     others = tuple(p for p in fleet.processes if p.name != name)
-    return _write(replace(fleet, processes=(*others, started)))
+    return write_fleet(replace(fleet, processes=(*others, started)))
 
 
 def restart(home: Path, name: str) -> Fleet:
@@ -226,88 +195,26 @@ def restart(home: Path, name: str) -> Fleet:
     if found.alive:
         raise RunError(name, "is running", "Stop it first")
     if name == "superlink":
-        keys = fleet.folder / "keys"
-        files = (
-            Certificates(keys / "ca.crt", keys / "superlink.crt", keys / "superlink.key")
-            if fleet.tls
-            else None
-        )
-        fleet = _start(fleet, name, superlink_command(fleet, files))
-        _wait_until_reachable(fleet)
-        return fleet
-    return add_node(fleet, int(name.removeprefix("node-")), len(fleet.processes) - 1)
+        return start_superlink(fleet)
+    if name == "gate":
+        return start_gate(fleet)
+    nodes = sum(process.name.startswith("node-") for process in fleet.processes)
+    return add_node(fleet, int(name.removeprefix("node-")), nodes)
 
 
-def admit(home: Path, name: str) -> tuple[Path, list[str]]:
-    """Make and register a key for a SuperNode on another machine: (the key, the command to start
-    it there).
-    """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
-        raise RunError(f"name '{name}'", "becomes a file name", "Use letters, digits, - and _")
-    fleet = read_fleet(home.resolve())
-    if not fleet.tls:
-        raise RunError("fleet", "has no TLS: any node may join it", "Start it with --tls")
-    check_reachable(fleet.address, fleet.authority)
-    key, public = make_node_key(fleet.folder / "keys", name)
-    _register(fleet, key, public)
-    address = f"{hosts_of(fleet.host)[0]}:{fleet.address.rpartition(':')[2]}"
-    # no telemetry there either
-    quiet = [f"{name}={value}" for name, value in QUIET.items() if name.startswith("FLWR")]
-    command = [
-        *("env", *quiet, "flower-supernode"),
-        *("--superlink", address),
-        *("--root-certificates", "ca.crt"),
-        *("--auth-supernode-private-key", key.name),
-        *("--node-config", "partition-id=0"),
-    ]
-    return key, command
-
-
-def _wait_until_reachable(fleet: Fleet) -> None:
+def _wait_until_reachable(fleet: Fleet, name: str, address: str) -> None:
     until = time.monotonic() + START_SECONDS
-    process = next(p for p in fleet.processes if p.name == "superlink")
+    process = next(p for p in fleet.processes if p.name == name)
     while True:
         try:
-            return check_reachable(fleet.address, fleet.authority, seconds=1.0)
+            return check_reachable(address, fleet.authority, seconds=1.0)
         except RunError as error:
+            reap()
             if not process.alive or time.monotonic() > until:
                 raise RunError(
-                    "superlink", f"did not start: {last_lines(process.log)}", f"See {process.log}"
+                    name, f"did not start: {last_lines(process.log)}", f"See {process.log}"
                 ) from error
         time.sleep(0.2)
-
-
-def free_port(host: str) -> int:
-    """A port nobody listens on."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for port in random.SystemRandom().sample(PORTS, 50):
-        with contextlib.suppress(OSError), socket.create_server((host, port), family=family):
-            return port
-    raise RunError(
-        f"address {host}",
-        "cannot be listened on",
-        "Give --host an address of this machine, and --port",
-    )
-
-
-def hosts_of(host: str) -> list[str]:
-    """The names a certificate must hold: where the SuperLink listens, and this machine itself."""
-    own = (
-        [host]
-        if host not in EVERYWHERE
-        else [socket.gethostname(), socket.getfqdn(), *_addresses()]
-    )
-    return list(dict.fromkeys([*own, LOOPBACK, "localhost"]))
-
-
-def _addresses() -> list[str]:
-    try:
-        return [
-            str(entry[4][0])
-            for entry in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
-        ]
-    except OSError:
-        return []
 
 
 # ---------------------------------------------------------------- down
@@ -318,7 +225,9 @@ def down(home: Path) -> list[str]:
     were running.
     """
     fleet = read_fleet(home.resolve())
-    nodes = [p for p in fleet.processes if p.name != "superlink"]
-    stopped = stop(nodes) + stop([p for p in fleet.processes if p.name == "superlink"])
+    order = {"superlink": 2, "gate": 1}  # nodes sign off while there is somebody to sign off at
+    stopped: list[str] = []
+    for step in range(3):
+        stopped += stop([p for p in fleet.processes if order.get(p.name, 0) == step])
     os.unlink(fleet.folder / SHEET)
     return stopped

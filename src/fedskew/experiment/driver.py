@@ -207,9 +207,7 @@ def _finish(
 
 
 def client_columns(setting: Setting, state: State, tested: bool) -> dict[str, list[Any]]:
-    """Per-client results of the final models, as columns; a client that is not reached has no
-    accuracy.
-    """
+    """Per-client results of the final models, as columns; nan for a client that is not reached."""
     size = len(state.loss)
     home = np.zeros(size, np.int64) if state.home is None else np.asarray(state.home)
     columns: dict[str, list[Any]] = {

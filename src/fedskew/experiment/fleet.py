@@ -161,9 +161,7 @@ def client_app(task: Task, folder: Path) -> ClientApp:
 
 
 def serve(grid: Grid, context: Context, task: Task, folder: Path) -> Run:
-    """Play the recipe over the fleet and keep its records; with ``resume`` go on where the last
-    checkpoint was.
-    """
+    """Play the recipe over the fleet and keep its records; ``resume`` goes on from a checkpoint."""
     end_with_superlink()
     settings = read_settings(context.run_config, folder)
     _check_possible(settings.recipe)
@@ -236,9 +234,7 @@ def _disclosed_labels(recipe: Mapping[str, Any], fleet: FlowerRuntime) -> Labels
 
 
 class _Sheet:
-    """``fleet.json``: one entry per Flower run that played this folder, with its messages and
-    payload bytes.
-    """
+    """``fleet.json``: messages and payload bytes of each Flower run that played this folder."""
 
     def __init__(self, folder: Path, flower_run: str, fleet: FlowerRuntime, reached: int) -> None:
         self._path, self._fleet = folder / FLEET, fleet

@@ -1,5 +1,6 @@
-"""The rows every personalised result has to be shown with (METHODS 7.5): what could be had without
-the method.
+"""The rows every personalised result has to be shown with (METHODS 7.5).
+
+They say what could be had without the method.
 
 - ``majority_class``: each client always answers with the most frequent label of its TRAINING data.
 - ``fine_tuned``: the final global model, trained for some epochs more at each client, which keeps
@@ -139,8 +140,9 @@ def _columns(
 
 
 def majority_class(shards: Shards) -> Reference:
-    """Each client's most frequent training label (the lowest among equals; everybody's for a
-    client without examples).
+    """Each client's most frequent training label; the lowest among equals.
+
+    Of a client without examples it is everybody's.
     """
     test = _tests(shards)
     counts = shards.label_counts
@@ -156,8 +158,9 @@ def majority_class(shards: Shards) -> Reference:
 def fine_tuned(
     factory: Callable[[], nn.Module], shards: Shards, model: Params, job: LocalJob, seed: int
 ) -> Reference:
-    """The global model after training at each client alone; a client that cannot train keeps the
-    global model.
+    """The global model after training at each client alone.
+
+    A client that cannot train keeps the global model.
     """
     accuracy, tests = np.full(shards.clients, np.nan), _tests(shards).sizes
     with LocalRuntime(store_of(shards), factory, workers=1) as runtime:
@@ -195,9 +198,7 @@ def centralised(
 
 
 def sample_passes(result: Run) -> float:
-    """How often the federation trained on its data: example passes of all rounds over the number
-    of examples.
-    """
+    """How often the federation trained on its data: example passes of all rounds per example."""
     sizes = np.asarray(result.clients["examples"], np.float64)
     trained = sum(float(sizes[client]) for record in result.rounds for client in record.loss)
     return method_of(result.recipe).job.epochs * trained / max(1.0, float(sizes.sum()))

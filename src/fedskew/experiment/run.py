@@ -111,9 +111,7 @@ class Run:
 
     @property
     def fingerprint(self) -> str:
-        """What all runs of one resolved recipe have in common; the name where there is no whole
-        recipe.
-        """
+        """What all runs of one resolved recipe have in common; else the name."""
         # a recipe read back from disk has lost its options that are None: the mark tells
         mark = str(self.facts.get("mark", "")).rpartition("-")[0]
         return mark or (fingerprint(self.recipe) if "run" in self.recipe else self.name)
@@ -156,8 +154,7 @@ class Run:
         return len(self.models)
 
     def state_dict(self, slot: int = 0) -> dict[str, Params]:
-        """The final model as named arrays, ready for ``module.load_state_dict`` after
-        ``torch.from_numpy``.
+        """The final model as named arrays: ``torch.from_numpy`` and ``load_state_dict`` take them.
 
         Frozen parameters never travel and are not in it: give a module that has them, and
         ``strict=False``.
@@ -173,15 +170,14 @@ class Run:
 
     @property
     def evaluations(self) -> list[tuple[int, float]]:
-        """(round, accuracy) of the global model on the central test set, wherever it was
-        measured.
-        """
+        """(round, accuracy) of the global model on the central test set, where it was measured."""
         return [(r.round, r.accuracy) for r in self.rounds if not np.isnan(r.accuracy)]
 
     @property
     def client_evaluations(self) -> list[tuple[int, float]]:
-        """(round, accuracy) of the clients' own models on their own test sets, weighted by test
-        examples.
+        """(round, accuracy) of the clients' own models on their own test sets.
+
+        Weighted by test examples.
         """
         return [
             (r.round, r.client_accuracy) for r in self.rounds if not np.isnan(r.client_accuracy)
@@ -236,8 +232,9 @@ class Run:
     # ---------------------------------------------------------------- its tables
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """A tidy table as plain dicts: "rounds", "choices" (a row per client and round),
-        "transfers" or "clients".
+        """A tidy table as plain dicts: "rounds", "choices", "transfers" or "clients".
+
+        "choices" has a row per client and round.
         """
         return rows_of(self, table)
 

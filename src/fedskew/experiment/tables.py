@@ -40,9 +40,7 @@ def round_rows(rounds: Iterable[RoundRecord]) -> list[Row]:
 
 
 def choice_rows(rounds: Iterable[RoundRecord]) -> list[Row]:
-    """One row per client and round in which it was in the plan: its chain, its place there, what
-    it reported.
-    """
+    """One row per client and round that planned it: its chain, its place, what it reported."""
     return [
         {
             "round": record.round,

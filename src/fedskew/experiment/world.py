@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 
 def dataset_of(resolved: Mapping[str, Any], given: Any = None) -> Dataset:
-    """The examples a recipe names, or those the user brings: a Dataset, arrays (x, y[, x_test,
-    y_test]), torch Datasets.
+    """The examples a recipe names, or those the user brings.
+
+    A Dataset, arrays (x, y[, x_test, y_test]), or torch Datasets.
     """
     if given is None:
         return datasets.load(resolved["data"]["use"], folder=resolved["data"]["folder"] or None)
@@ -41,9 +42,7 @@ def dataset_of(resolved: Mapping[str, Any], given: Any = None) -> Dataset:
 def shards_of(
     resolved: Mapping[str, Any], dataset: Dataset, seed: int, client_ids: Any = None
 ) -> Shards:
-    """The examples dealt out to clients, by the recipe's partition or by the user's own client
-    ids.
-    """
+    """The examples dealt out to clients, by the recipe's partition or by the user's client ids."""
     use, options = (
         resolved["partition"]["use"],
         {k: v for k, v in resolved["partition"].items() if k != "use"},

@@ -2,6 +2,7 @@
 
 ``federation``       READ FIRST: prepare, play_round, run
 ``method``           a recipe made ready to play: a function in every slot
+``measuring``        who the clients are: signal, distance, clustering
 ``training``         trains a plan wave by wave, merges what comes back slot by slot
 ``slots``            what model slots begin with and where each client lives
 ``asking``           what a rule may ask for before it decides, answered and charged
@@ -10,5 +11,6 @@
 ``nearest_cluster``  which stored cluster a new client belongs to
 ``evaluation``       how good the models are, for the server and for each client
 ``feedback``         what a round taught, for rules that learn
+``timing``           how long clients take on the simulated clock
 ``costs``            what a round cost in simulated seconds, joules and sample passes
 """

@@ -220,8 +220,7 @@ HANDLERS: dict[type, Callable[[Setting, State, Any, int], Answered]] = {
 
 
 def plausible(losses: Floats, num_classes: int) -> Floats:
-    """Losses as a rule may use them: below 0 or above 10 ln C (at least 23) counts as never
-    reported.
+    """Losses as a rule may use them: below 0 or above 10 ln C (at least 23) is never reported.
 
     A mean cross-entropy above that is a broken or a lying client. Without the bound, one that
     reports 1e9 would lead every ranking for ever.

@@ -56,9 +56,7 @@ def evaluate(setting: Setting, state: State) -> tuple[State, Evaluation]:
 
 
 def is_due(method: Method, round: int, every: int) -> bool:
-    """Whether something done every so many rounds is done now; the first and the last round
-    always count.
-    """
+    """Whether something done every so many rounds is done now; the first and last always are."""
     return round in (0, method.rounds) or (every > 0 and round % every == 0)
 
 

@@ -57,9 +57,7 @@ def settle(method: Method, runtime: Runtime, seed: int) -> Setting:
 
 
 def prepare(setting: Setting) -> tuple[State, RoundRecord]:
-    """Measure and group the clients, evaluate the untrained model: the state before round 1 and
-    record 0.
-    """
+    """Measure and group the clients, evaluate the untrained model: the first state and record 0."""
     began = time.perf_counter()
     size = setting.description.population.size
     state = State(

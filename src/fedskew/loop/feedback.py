@@ -53,9 +53,7 @@ def feedback_of(setting: Setting, runners: Sequence[Runner], round: int) -> Feed
 
 
 def _layer_of(delta: Params, layout: Layout, num_classes: int, layer: str) -> Params:
-    """The part of the updates a rule learns from; the output layer is its weight rows, then its
-    bias.
-    """
+    """The part of the updates a rule learns from; an output layer is weight rows, then bias."""
     if layer == "all":
         return delta
     parts = head_slices(layout, num_classes) if layer == "last" else []

@@ -50,9 +50,11 @@ def label_signal(setting: Setting, signal: Stage, clients: Ints) -> tuple[Signal
         probed = _probe(setting, signal, clients)
         cost = _probe_cost(setting, probed)
         return signal(probed.updates), Effort(probed.transfers, cost, probed.failures)
-    transfers = histogram_transfers(len(clients), setting.description.num_classes)
-    effort = Effort(transfers, histogram_cost(setting, clients))
-    return _from_counts(setting, signal, clients), effort
+    found = _from_counts(setting, signal, clients)
+    given = clients[found.known[clients]]  # who discloses nothing sends nothing
+    transfers = histogram_transfers(len(given), setting.description.num_classes)
+    withheld = {int(client): "gave no label counts" for client in np.setdiff1d(clients, given)}
+    return found, Effort(transfers, histogram_cost(setting, given), withheld)
 
 
 def _from_counts(setting: Setting, signal: Stage, clients: Ints) -> Signal:

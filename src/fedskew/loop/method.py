@@ -90,9 +90,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Setting:
-    """What stays the same over a run: the method, the world it plays in, and the model
-    everything began with.
-    """
+    """What stays the same over a run: the method, the world it plays in, and the first model."""
 
     method: Method
     runtime: Runtime

@@ -1,5 +1,4 @@
-"""Clients that come after the clusters were made: which group, and so which model, a new client
-belongs to.
+"""Clients that come after the clusters were made: which group and model are theirs.
 
 Paper 004 assigns a new client by the stored reference and centroids (METHODS 7.1): its PSI features
 use the old federation's label mix and column scale, and the nearest centre wins. Nothing is
@@ -23,8 +22,7 @@ from fedskew.types import Clustering, Ints, Signal
 def assign_newcomers(
     counts: ArrayLike, signal: Signal, clustering: Clustering, distance: Stage
 ) -> Ints:
-    """(n,) the cluster of new clients with these label counts (n, C); -1 for a client without
-    examples.
+    """(n,) the cluster of new clients with these label counts (n, C); -1 without examples.
 
     ``signal``, ``clustering`` (both in ``State``) and ``distance`` are those the clusters were made
     with.
@@ -49,9 +47,9 @@ def assign_newcomers(
         )
     sizes, rows = table.sum(axis=1), proportions(table)
     labels = np.full(len(table), -1, np.int64)
-    there = np.flatnonzero(sizes > 0)
-    labels[there] = nearest_clusters(
-        Signal(rows[there], sizes[there], "disclosed"), signal, clustering, distance
+    known_clients = np.flatnonzero(sizes > 0)
+    labels[known_clients] = nearest_clusters(
+        Signal(rows[known_clients], sizes[known_clients], "disclosed"), signal, clustering, distance
     )
     return labels
 
@@ -68,9 +66,7 @@ def nearest_clusters(
 
 
 def _by_psi(newcomers: Signal, signal: Signal, clustering: Clustering, distance: Stage) -> Ints:
-    """By the stored scale: newcomers do not change the label mix the features are measured
-    against.
-    """
+    """By the stored scale: newcomers do not change the label mix that features refer to."""
     known = signal.known
     scale = psi_scale(signal.rows[known], signal.num_examples[known], **distance.options)
     points = scale.place(newcomers.rows)
@@ -81,9 +77,7 @@ def _by_psi(newcomers: Signal, signal: Signal, clustering: Clustering, distance:
 
 
 def _joined(newcomers: Signal, signal: Signal, clustering: Clustering, distance: Stage) -> Ints:
-    """Distances between two clients do not depend on the others, so old and new are measured
-    together.
-    """
+    """Distances of two clients do not depend on others, so old and new are measured together."""
     size = len(signal.rows)
     both = Signal(
         np.concatenate([signal.rows, newcomers.rows]),

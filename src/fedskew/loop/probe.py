@@ -59,9 +59,7 @@ class Probed:
 
 
 def find_head(layout: Layout, num_classes: int) -> tuple[Block, Block | None]:
-    """Weight and bias of the output layer: the last matrix with one row per class, and the vector
-    named beside it.
-    """
+    """Weight and bias of the output layer: the last matrix with a row per class, and its vector."""
     matrices = [
         b
         for b in layout.blocks

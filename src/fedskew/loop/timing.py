@@ -87,9 +87,7 @@ def turn_times(
     examples: Mapping[int, int] | None = None,
     holders: Collection[int] = (),
 ) -> dict[int, float]:
-    """client -> seconds from the model's departure to the answer's arrival, for a turn of training
-    through the server.
-    """
+    """client -> seconds from the model's departure to the answer, for a turn through the server."""
     clients = [int(c) for c in clients]
     passes = training_passes(setting, clients, job, examples)
     plan = Plan(tuple(Chain(0, (c,)) for c in clients))

@@ -51,9 +51,7 @@ class Runner:
     returned: dict[int, Params] = field(default_factory=dict)
 
     def take(self, client: int, replies: Replies, row: int, *, give_up: bool) -> None:
-        """Note what one client answered; a failure leaves the chain's model as it is, or ends
-        the chain.
-        """
+        """Note what one client answered; a failure leaves the chain's model, or ends the chain."""
         self.seconds[client] = float(replies.seconds[row])
         if not replies.sent[row]:
             self.silent.add(client)
@@ -80,8 +78,9 @@ def train_plan(
     statistics: Memory | None = None,
     holders: Collection[int] = (),
 ) -> list[Runner]:
-    """Train the plan wave by wave. A client that fails mid-chain is skipped, or ends its chain
-    (``plan.broken``).
+    """Train the plan wave by wave.
+
+    A client that fails mid-chain is skipped, or ends its chain (``plan.broken``).
 
     ``memory`` is what the aggregation rule remembers, ``steering`` what the procedure does: both
     may correct gradients. ``statistics``: what each client keeps of BatchNorm (client -> buffers);
@@ -155,9 +154,7 @@ def _corrections(
     memory: Memory,
     steering: Memory,
 ) -> Params | None:
-    """What the aggregation rule and the procedure (FedSoft) have each client add to its
-    gradients, together.
-    """
+    """What aggregation rule and procedure (FedSoft) have each client add to its gradients."""
     if not live:
         return None
     server = _server_corrections(setting, plan, live, memory)
@@ -232,9 +229,7 @@ def score_clients(setting: Setting, state: State, order: ScoreOrder) -> Scores:
 
 
 def _stack(rows: Sequence[Params]) -> Params:
-    """The rows as one array; without a copy if they are all the rows of one already, as after a
-    parallel round.
-    """
+    """The rows as one array; no copy if they are all the rows of one, as after a parallel round."""
     owner = rows[0].base
     if (
         isinstance(owner, np.ndarray)
@@ -284,6 +279,7 @@ def _ends(setting: Setting, runners: Sequence[Runner], num_clients: int, round: 
         clients=np.array([list(r.seconds)[-1] for r in runners]),
         num_clients=num_clients,
         job=setting.method.job_at(round),
+        turns=tuple(tuple(steps for _, steps in r.work.values()) for r in runners),
     )
 
 

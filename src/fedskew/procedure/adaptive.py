@@ -146,8 +146,9 @@ class Adaptive(ProcedureRule):
         return {"chains": chains, "omega": value, "looked": view.round, "mark": mark}
 
     def _rows(self, order: Ints, view: View) -> Floats:
-        """The label proportions a decision rests on: of the round's clients for the dial, else of
-        everybody known.
+        """The label proportions a decision rests on.
+
+        Of the round's clients for the dial, else of everybody known.
         """
         if self.dial:
             return labels_of(view, np.sort(order)).rows
@@ -170,8 +171,9 @@ def stiffened(theta: float, hysteresis: float, count: int, now: int) -> float:
 
 
 def _try(memory: Memory, view: View, pilot_rounds: int, required_loss: float) -> Memory:
-    """Note the loss of the round before; after the pilot, decide once and for all. Nothing
-    reported: stay parallel.
+    """Note the loss of the round before; after the pilot, decide once and for all.
+
+    Nothing reported: stay parallel.
     """
     if "chains" in memory:
         return memory
@@ -190,18 +192,17 @@ def _try(memory: Memory, view: View, pilot_rounds: int, required_loss: float) ->
 
 def reported_loss(view: View) -> float:
     """Mean, by examples, of what the clients of the round before reported; nan if none did."""
-    told = (view.last_selected == view.round - 1) & np.isfinite(view.loss)
-    sizes = view.population.num_examples[told]
+    reported = (view.last_selected == view.round - 1) & np.isfinite(view.loss)
+    sizes = view.population.num_examples[reported]
     return (
-        float(np.average(view.loss[told], weights=np.maximum(sizes, 1)))
-        if told.any()
+        float(np.average(view.loss[reported], weights=np.maximum(sizes, 1)))
+        if reported.any()
         else float("nan")
     )
 
 
 def plateau(losses: Floats) -> float:
-    """Where losses that fall geometrically end: a of the best a + b * rho^t; the last one if they
-    do not fall.
+    """Where geometrically falling losses end: a of the best a + b * rho^t, else the last loss.
 
     nan with fewer than three of them.
 

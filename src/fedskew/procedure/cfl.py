@@ -1,5 +1,4 @@
-"""When the clients of a group pull their model in opposite directions, the group splits in two
-(clustered federated learning).
+"""A group whose clients pull in opposite directions splits in two (clustered FL).
 
 Sattler, Mueller, Samek: "Clustered Federated Learning: Model-Agnostic Distributed Multitask
 Optimization Under Privacy Constraints", IEEE TNNLS 2021, Algorithms 1 and 2; METHODS 7.2. In each
@@ -51,9 +50,7 @@ BASE_ROUNDS = (2, 5)  # first and last round whose norms set the scale of eps_mo
 
 @dataclass(frozen=True)
 class CFL(ProcedureRule):
-    """One chain of length one per selected client, on the model of its group; at first there is
-    one group.
-    """
+    """One chain of length one per selected client, on its group's model; at first one group."""
 
     eps1: float = 0.4
     eps2: float = 1.6

@@ -56,8 +56,9 @@ def chains(
     relay: Relay = "server",
     broken: Broken = "skip",
 ) -> Plan:
-    """Several chains at once. ``chains``: how many; 0 = as many as keep omega, with groups for
-    clients, below theta.
+    """Several chains at once: a given number, or as many as keep omega below theta.
+
+    ``chains``: how many; 0 = as many as keep omega, with groups for clients, below theta.
 
     ``groups`` are cut at random, ``balanced`` in their labels (by ``builder``), or with one of
     every cluster in each. theta is ``theta``, or omega of clients with ``theta_classes`` classes

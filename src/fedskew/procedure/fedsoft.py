@@ -152,8 +152,7 @@ class FedSoft(ProcedureRule):
 
 
 def floored(shares: Floats, smallest: float) -> Floats:
-    """Shares of at least ``smallest``, summing to 1; a client that could not say counts as an even
-    mixture.
+    """Shares of at least ``smallest``, summing to 1; who could not say is an even mixture.
 
     >>> floored(np.array([[1.0, 0.0], [np.nan, np.nan]]), 0.25)
     array([[0.8, 0.2],
@@ -172,12 +171,12 @@ def draw_clients(importance: Floats, count: int, rng: np.random.Generator) -> Bo
     """
     drawn = np.zeros(importance.T.shape, np.bool_)
     for centre, mass in enumerate(importance.T):
-        there = np.flatnonzero(mass > 0)
-        few = len(there) <= count
+        willing = np.flatnonzero(mass > 0)
+        few = len(willing) <= count
         drawn[
             centre,
-            there
+            willing
             if few
-            else rng.choice(there, count, replace=False, p=mass[there] / mass[there].sum()),
+            else rng.choice(willing, count, replace=False, p=mass[willing] / mass[willing].sum()),
         ] = True
     return drawn

@@ -63,9 +63,7 @@ class Labels:
 
 
 def labels_of(view: View, clients: Ints) -> Labels:
-    """What is known of the labels of these clients; one of whom nothing is known counts as the
-    average.
-    """
+    """What is known of the labels of these clients; the average where nothing is known."""
     if view.signal is None:
         raise RunError("procedure", "needs label proportions", "Add [signal] to the recipe")
     target = target_of(view.signal, "global")
@@ -120,9 +118,7 @@ def deal_clusters(clients: Ints, view: View, count: int) -> Ints:
 
 
 def fill_greedily(labels: Labels, count: int, rng: np.random.Generator) -> Ints:
-    """Group after group: a random client, then whoever brings the group's labels nearest to the
-    target in KL.
-    """
+    """Group after group: a random client, then who brings its labels nearest to the target (KL)."""
     free, group_of = list(rng.permutation(len(labels.rows))), np.empty(len(labels.rows), np.int64)
     for group, size in enumerate(np.bincount(deal(len(free), count))):
         chosen = [free.pop(0)]
@@ -146,8 +142,9 @@ def fill_greedily(labels: Labels, count: int, rng: np.random.Generator) -> Ints:
 
 
 def improve_by_swaps(labels: Labels, count: int, rng: np.random.Generator) -> Ints:
-    """A random cut that no exchange of two clients betters by much: client after client takes
-    its best exchange.
+    """A random cut, improved: client after client takes its best exchange.
+
+    In the end no exchange of two clients betters it by much.
     """
     size = len(labels.rows)
     group_of = rng.permutation(deal(size, count))
@@ -167,17 +164,15 @@ def improve_by_swaps(labels: Labels, count: int, rng: np.random.Generator) -> In
 
 
 def _gains(offsets: Floats, weights: Floats, group_of: Ints, client: int) -> Floats:
-    """(n,) by how much the worth falls if ``client`` and each other change places; 0 within its
-    own group.
-    """
+    """(n,) by how much the worth falls if ``client`` and each other swap; 0 within its group."""
     members = np.eye(int(group_of.max()) + 1)[group_of]
     sums, mass = members.T @ offsets, members.T @ weights
     worth = np.square(sums).sum(axis=1) / np.square(mass)
-    own, lighter = group_of[client], weights - weights[client]
+    home, lighter = group_of[client], weights - weights[client]
     moved = offsets - offsets[client]
-    here = np.square(sums[own] + moved).sum(axis=1) / np.square(mass[own] + lighter)
-    there = np.square(sums[group_of] - moved).sum(axis=1) / np.square(mass[group_of] - lighter)
-    return np.where(group_of == own, 0.0, worth[own] + worth[group_of] - here - there)
+    here = np.square(sums[home] + moved).sum(axis=1) / np.square(mass[home] + lighter)
+    elsewhere = np.square(sums[group_of] - moved).sum(axis=1) / np.square(mass[group_of] - lighter)
+    return np.where(group_of == home, 0.0, worth[home] + worth[group_of] - here - elsewhere)
 
 
 # ---------------------------------------------------------------- how many
@@ -186,8 +181,7 @@ def _gains(offsets: Floats, weights: Floats, group_of: Ints, client: int) -> Flo
 def choose_count(
     size: int, predict: Callable[[int], float], level: Callable[[int], float]
 ) -> tuple[int, float]:
-    """The largest number of chains M whose predicted omega stays below ``level(M)``, and that
-    omega.
+    """The most chains M whose predicted omega stays below ``level(M)``, and that omega.
 
     One chain always fits: it is its own average. Above :data:`SCAN_UP_TO` clients M is found by
     bisection: omega falls as chains grow longer, but for the luck of the cut.
@@ -231,14 +225,14 @@ def link(ids: Ints, order: Ints, group_of: Ints, *, relay: Relay, broken: Broken
     [(3, 0), (1, 2)]
     """
     place = {int(client): i for i, client in enumerate(ids)}
-    found = [
+    members = [
         tuple(int(c) for c in order[group_of == group])
         for group in range(int(group_of.max(initial=-1)) + 1)
     ]
-    found.sort(key=lambda clients: min(place[c] for c in clients))
-    passed_on = any(len(clients) > 1 for clients in found)
+    members.sort(key=lambda clients: min(place[c] for c in clients))
+    passed_on = any(len(clients) > 1 for clients in members)
     return Plan(
-        tuple(Chain(0, clients) for clients in found),
+        tuple(Chain(0, clients) for clients in members),
         relay=relay if passed_on else "server",
         broken=broken,
     )

@@ -100,8 +100,9 @@ def slots_of(set_number: int, models: int) -> Ints:
 
 
 def best_set(losses: Floats, models: int) -> int:
-    """Which set of models serves the clients best, from their losses (n, restarts x models); ties
-    to the first.
+    """Which set of models serves the clients best, from losses (n, restarts x models).
+
+    Ties go to the first.
 
     >>> best_set(np.array([[1.0, 1.0, 0.2, 3.0], [1.0, 1.0, 3.0, 0.2]]), 2)
     1

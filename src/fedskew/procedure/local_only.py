@@ -1,5 +1,4 @@
-"""Every client trains alone and nothing is ever sent: the reference that any federation has to
-beat.
+"""Every client trains alone and nothing is sent: the reference any federation has to beat.
 
 METHODS 7.5. Each client has a model of its own, which begins as the run's initial model and trains
 whenever the selection rule names the client, so a run makes as many sample passes as FedAvg under

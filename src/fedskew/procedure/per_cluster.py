@@ -23,8 +23,9 @@ from fedskew.types import Chain, Ints, Plan, View, declares, needs
 
 
 def homes_of(labels: Ints) -> Ints:
-    """(K,) the slot of each client: its cluster, or the largest one (the first among equals) for
-    those in none.
+    """(K,) the slot of each client: its cluster, or the largest one for those in none.
+
+    Of equally large ones the first.
 
     >>> homes_of(np.array([0, 1, 1, -1])), homes_of(np.array([-1, -1]))
     (array([0, 1, 1, 1]), array([0, 0]))

@@ -32,7 +32,10 @@ def job_of(resolved: Mapping[str, Any], rules: Mapping[str, Named[Any]]) -> Loca
     """What clients do, as the rules want it."""
     local = {key: v for key, v in resolved["local"].items() if key not in NOT_THE_CLIENTS}
     wanted = rules["selection"].rule.loss_report
-    job = LocalJob(**{**local, "report_loss": wanted or local["report_loss"]})
+    local["report_loss"] = wanted or local["report_loss"]
+    options = tuple(options_in(resolved, "objective").items())
+    use = resolved["objective"]["use"]
+    job = LocalJob(**local, objective=use, objective_options=options)
     for stage in ("aggregation", "procedure"):
         job = rules[stage].rule.job(job)
     return job
@@ -57,6 +60,8 @@ def fingerprint(resolved: Mapping[str, Any]) -> str:
     or when it gives up).
     """
     content = {key: value for key, value in resolved.items() if key not in TEXTS}
+    if content.get("objective") == {"use": "cross_entropy"}:
+        del content["objective"]  # older recipes did not have to say it
     content["run"] = {
         key: value
         for key, value in resolved["run"].items()

@@ -10,7 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal
 
-from fedskew import aggregation, clustering, distance, models, procedure, selection, signal
+from fedskew import (
+    aggregation,
+    clustering,
+    distance,
+    models,
+    objective,
+    procedure,
+    selection,
+    signal,
+)
 from fedskew.accounting.devices import Devices
 from fedskew.data.partitions import PARTITIONS
 from fedskew.errors import RecipeError, did_you_mean
@@ -29,6 +38,7 @@ REGISTRIES: dict[str, Mapping[str, Any]] = {
     "clustering": clustering.CLUSTERINGS,
     "selection": selection.SELECTIONS,
     "procedure": procedure.PROCEDURES,
+    "objective": objective.OBJECTIVES,
     "aggregation": aggregation.AGGREGATIONS,
 }
 OPTIONAL_STAGES = ("signal", "distance", "clustering")
@@ -36,6 +46,7 @@ DEFAULT_USE = {
     "partition": "iid",
     "selection": "uniform",
     "procedure": "parallel",
+    "objective": "cross_entropy",
     "aggregation": "mean",
 }
 TEXTS = ("name", "description", "citation", "extends")

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from fedskew.errors import RecipeError
 from fedskew.loop.method import Named
+from fedskew.objective import change_for
 from fedskew.recipe.building import RULE_STAGES, job_of, rule_of
 from fedskew.recipe.catalogue import OPTIONAL_STAGES, Table
 from fedskew.recipe.dry_run import rehearse
@@ -26,6 +29,7 @@ def check_neighbours(resolved: Table) -> None:
         remedy = "Set it to 0 or use optimizer = 'sgd'"
         raise RecipeError("local.momentum", "has no meaning for adam", remedy)
     job = job_of(resolved, rules)  # rules refuse local steps their mathematics does not allow
+    change_for(job, np.array([1, 0]))  # and an objective refuses options that make no sense
     if "loss" in rules["procedure"].rule.needs() and job.report_loss != "start":
         what = "needs the loss of the model a client receives"
         where = f"procedure {rules['procedure'].name}"

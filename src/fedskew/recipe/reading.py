@@ -1,5 +1,6 @@
-"""From a name, a file or a dict to a raw recipe: ``extends``, ``--set`` and ``[sweep]`` applied,
-nothing checked yet.
+"""From a name, a file or a dict to a raw recipe.
+
+``extends``, ``--set`` and ``[sweep]`` are applied, nothing is checked yet.
 """
 
 from __future__ import annotations
@@ -22,9 +23,7 @@ def shipped_recipes() -> dict[str, Path]:
 
 
 def load(source: str | Path | Mapping[str, Any]) -> Table:
-    """Read a recipe: the name of a shipped one, a path to a TOML file, or a dict; ``extends`` is
-    followed once.
-    """
+    """Read a recipe: a shipped one's name, a TOML file, or a dict; ``extends`` is followed once."""
     raw = _deep(source) if isinstance(source, Mapping) else _read(str(source))
     parent = raw.get("extends")
     if not parent:
@@ -68,8 +67,7 @@ def _deep(value: Any) -> Any:
 
 
 def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> Table:
-    """``top`` over ``base``, table by table; a table that names another ``use`` replaces the old
-    one whole.
+    """``top`` over ``base``, table by table; another ``use`` replaces the old table whole.
 
     >>> merge({"local": {"lr": 1, "batch": 2}}, {"local": {"lr": 3}})
     {'local': {'lr': 3, 'batch': 2}}
@@ -85,15 +83,15 @@ def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> Table:
 
 
 def _same_kind(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether options carry over: the function stays the same. ``[data]`` options mean the same
-    for every dataset.
+    """Whether options carry over: the function stays the same.
+
+    ``[data]`` options mean the same for every dataset.
     """
     return "use" not in new or new["use"] == old.get("use") or key == "data"
 
 
 def override(raw: Mapping[str, Any], assignments: Mapping[str, Any]) -> Table:
-    """Apply ``{"local.lr": 0.1}``-style settings; values given as text are read as TOML where that
-    works.
+    """Apply ``{"local.lr": 0.1}``-style settings; texts are read as TOML where that works.
 
     >>> override({}, {"selection.use": "uniform", "local.lr": "0.1"})
     {'selection': {'use': 'uniform'}, 'local': {'lr': 0.1}}

@@ -23,8 +23,9 @@ from fedskew.recipe.schema import options_of
 
 
 def resolve(raw: Mapping[str, Any]) -> Table:
-    """Check everything and fill in every default. The result can be written to a file and read
-    back.
+    """Check everything and fill in every default.
+
+    The result can be written to a file and read back.
     """
     known = {*REGISTRIES, *PLAIN_TABLES, *TEXTS}
     for key, value in raw.items():

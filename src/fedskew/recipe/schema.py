@@ -48,6 +48,7 @@ def options_of(source: Any) -> Mapping[str, Option]:
         return {
             f.name: _option(f.name, hints[f.name], f.default, dataclasses.MISSING)
             for f in dataclasses.fields(source)
+            if "table" not in f.metadata  # those have a table of their own
         }
     return _of_function(source)
 

@@ -70,9 +70,7 @@ def no_nan(value: Any) -> Any:
 
 
 def no_none(value: Any) -> Any:
-    """TOML has no null: an option that is None is left out and becomes None again when it is
-    read.
-    """
+    """TOML has no null: an option that is None is left out, and is None again when read."""
     if isinstance(value, Mapping):
         return {k: no_none(v) for k, v in value.items() if v is not None}
     return [no_none(v) for v in value] if isinstance(value, list | tuple) else value

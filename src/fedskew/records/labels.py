@@ -34,8 +34,7 @@ class Labels:
         return [str(name) for name in self.client_names or range(len(self.counts))]
 
     def updated(self, newer: Labels) -> Labels:
-        """With the rows of the clients that ``newer`` knows; a client it does not know keeps its
-        row.
+        """With the rows of the clients that ``newer`` knows; the others keep their row.
 
         >>> before, now = ([[1, 2], [3, 4]], [[0, 0], [5, 6]])
         >>> Labels(np.array(before), "ab").updated(Labels(np.array(now), "ab")).counts.tolist()

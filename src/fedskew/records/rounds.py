@@ -64,9 +64,7 @@ def record_of(line: str) -> RoundRecord:
 
 
 def read_rounds(folder: Path) -> list[RoundRecord]:
-    """All whole records of a run folder; a half-written last line, as a kill leaves it, is
-    passed over.
-    """
+    """All whole records of a run folder; a half-written last line, left by a kill, is skipped."""
     path = folder / ROUNDS
     if not path.is_file():
         return []

@@ -21,8 +21,7 @@ VERSION = __version__
 
 
 def _flatten(prefix: str, value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
-    """Move arrays out of a nested value into ``arrays``; what stays is JSON with a marker in their
-    place.
+    """Move arrays out of a nested value into ``arrays``; markers in their place make it JSON.
 
     Tuples come back as lists and numpy scalars as Python numbers; names must be strings, as memory
     is read back by name.

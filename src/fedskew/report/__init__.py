@@ -1,5 +1,9 @@
-"""What a person reads: tables in the ``terminal``, ``figures`` on disk, the ``page``.
+"""What a person reads.
 
-``live`` serves the page while runs go on, ``exports`` hands runs to other tools, ``amounts`` writes
-numbers with units.
+``terminal``  tables in the terminal
+``figures``   figures on disk
+``page``      one HTML file that opens in a browser
+``live``      the page, served while runs go on
+``exports``   runs handed to other tools
+``amounts``   numbers with units
 """

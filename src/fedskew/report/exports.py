@@ -88,15 +88,15 @@ def flat(recipe: Mapping[str, Any]) -> dict[str, str]:
     >>> flat({"name": "a", "local": {"lr": 0.1, "batch": 8}})
     {'name': 'a', 'local.lr': '0.1', 'local.batch': '8'}
     """
-    found: dict[str, str] = {}
+    params: dict[str, str] = {}
     for key, value in recipe.items():
         inside = (
             {f"{key}.{k}": v for k, v in value.items()}
             if isinstance(value, Mapping)
             else {key: value}
         )
-        found |= {name: str(v)[:LONGEST_PARAM] for name, v in inside.items()}
-    return found
+        params |= {name: str(v)[:LONGEST_PARAM] for name, v in inside.items()}
+    return params
 
 
 def _runs(comparison: Comparison) -> Iterator[tuple[str, Run]]:

@@ -43,7 +43,9 @@ class Watched:
         commands: Sequence[str] = (),
         references: bool | None = None,
     ) -> None:
-        self._folders, self._labels, self._references = folders, labels, references
+        self._folders = folders
+        self._labels = labels
+        self._references = references
         self._options: Mapping[str, Any] = {
             "budget": budget,
             "target": target,

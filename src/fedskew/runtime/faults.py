@@ -1,5 +1,6 @@
-"""Makes clients unavailable, slow, silent or corrupt on purpose, around any runtime. Same seed,
-same faults.
+"""Makes clients unavailable, slow, silent or corrupt on purpose, around any runtime.
+
+Same seed, same faults.
 """
 
 from __future__ import annotations
@@ -102,11 +103,11 @@ class FaultyRuntime(WrappedRuntime):
 
     def available(self, round: int) -> Bools:
         """Those the inner runtime has, thinned by the trace and by chance."""
-        there = self._inner.available(round)
+        present = self._inner.available(round)
         if self._trace:
-            there = there & self._trace[(round - 1) % len(self._trace)]
-        return there & (
-            stream(self._seed, "availability", round).random(len(there)) < self._faults.available
+            present = present & self._trace[(round - 1) % len(self._trace)]
+        return present & (
+            stream(self._seed, "availability", round).random(len(present)) < self._faults.available
         )
 
     def train(self, order: TrainOrder) -> Replies:

@@ -1,6 +1,4 @@
-"""Another runtime whose clients work alone, one at a time, with a meter read before and after
-each (``run.energy``).
-"""
+"""Another runtime whose clients work one at a time, metered before and after (``run.energy``)."""
 
 from __future__ import annotations
 

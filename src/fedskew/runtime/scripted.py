@@ -1,5 +1,6 @@
-"""A runtime that trains nothing: replies follow a formula. For tests, and for trying a rule out in
-milliseconds.
+"""A runtime that trains nothing: replies follow a formula.
+
+For tests, and for trying a rule out in milliseconds.
 
 >>> from fedskew.types import LocalJob, TrainOrder
 >>> runtime = ScriptedRuntime(np.full((3, 2), 5))
@@ -38,9 +39,7 @@ Script = Callable[[int, int, Params], Reply]  # client, round, received model ->
 
 
 class ScriptedRuntime:
-    """Clients with label counts (K, C); training moves the model a little, differently for each
-    client.
-    """
+    """Clients with label counts (K, C); training moves the model a little, each in its way."""
 
     def __init__(
         self,

@@ -1,5 +1,4 @@
-"""Choose the clients whose labels together are most balanced, but let nobody be used much more
-often than others.
+"""Choose clients whose labels together are most balanced, and use nobody much more than others.
 
 Yadav, Bor-Yaliniz: "BACSA: A Bias-Aware Client Selection Algorithm for Privacy-Preserving Federated
 Learning in Wireless Healthcare Networks" (paper 001), eqs 10-11; METHODS 4.8. With b the clients'
@@ -54,8 +53,9 @@ def bacsa(
     solver: Solver = "auto",
     restarts: int = 5,
 ) -> Ints:
-    """The group whose labels together are most balanced, with fairness to all, ids ascending
-    (BACSA, paper 001).
+    """The group whose labels together are most balanced, with fairness to all (BACSA, paper 001).
+
+    Ids ascend.
 
     ``gamma`` weighs fairness against balance (0: balance only; try 0.01, 0.1, 1). ``target`` is
     what the set should look like: every class alike, or the whole federation. ``weights``: whether
@@ -66,22 +66,28 @@ def bacsa(
         raise RecipeError(
             "selection.gamma", f"{gamma} is negative", "Give 0 or more, for example 0.1"
         )
-    signal, there = signal_of(view, "bacsa"), np.flatnonzero(view.available)
-    m = min(view.budget, len(there))
-    rows, aim = signal.rows[there], target_of(signal, target)
-    quality = channel_quality(view, there) if use_snr else np.ones(len(there))
-    cost = unfairness(objective, gamma, view, there, quality)
+    signal, candidates = signal_of(view, "bacsa"), np.flatnonzero(view.available)
+    m = min(view.budget, len(candidates))
+    rows, aim = signal.rows[candidates], target_of(signal, target)
+    quality = channel_quality(view, candidates) if use_snr else np.ones(len(candidates))
+    cost = unfairness(objective, gamma, view, candidates, quality)
     if objective == "literal":
         problem = _literal(rows, aim, cost, m)
     else:
-        mass = view.population.num_examples[there] if weights == "examples" else np.ones(len(there))
+        mass = (
+            view.population.num_examples[candidates]
+            if weights == "examples"
+            else np.ones(len(candidates))
+        )
         problem = pose(
             rows,
             target=aim,
             weights=np.maximum(mass, 1),
             cost=cost * (m if objective == "penalty_raw" else 1),
         )
-    return there[solve(problem, m, rng, solver=solver, restarts=restarts, where="selection bacsa")]
+    return candidates[
+        solve(problem, m, rng, solver=solver, restarts=restarts, where="selection bacsa")
+    ]
 
 
 def signal_of(view: View, rule: str) -> Signal:
@@ -129,8 +135,9 @@ def _first(view: View, bonus: Floats) -> float:
 
 
 def _literal(rows: Floats, aim: Floats, cost: Floats, m: int) -> Balance:
-    """Eq 11: sum over S and c of (b_kc - q_c)^2 + penalty_k = sum_S |b_k - u|^2 - m |q - u|^2 +
-    C sum_S penalty_k.
+    """Eq 11: sum over S and c of (b_kc - q_c)^2 + penalty_k.
+
+    That is sum_S |b_k - u|^2 - m |q - u|^2 + C sum_S penalty_k.
     """
     spread = np.square(rows - aim).sum(axis=1)
     return pose(rows, target=aim, cost=m * (spread + rows.shape[1] * cost), scale=-float(m))

@@ -65,8 +65,9 @@ class CBA(SelectionRule):
         return candidates[group_near_uniform(mixes, int(np.argmax(scores)), m)], known
 
     def learn(self, memory: Memory, feedback: Feedback) -> Memory:
-        """Take in the reactions of the models that came back. A model whose reaction is not finite
-        teaches nothing.
+        """Take in the reactions of the models that came back.
+
+        A model whose reaction is not finite teaches nothing.
         """
         if feedback.class_gradients is None:
             return memory

@@ -1,5 +1,4 @@
-"""Draw clients one after another, each time favouring those that make the labels of the group more
-balanced.
+"""Draw clients one after another, favouring those that make the group's labels more balanced.
 
 Zhang, Li, Tang, Sun, Chen, Zhang, Chen, Chen, Li: "Fed-CBS: A Heterogeneity-Aware Client Sampling
 Mechanism for Federated Learning via Class-Imbalance Reduction", ICML 2023; METHODS 4.10. How
@@ -36,8 +35,7 @@ BETAS = (1.0, 10.0)  # exponents of the first and the last client
 def fed_cbs(
     view: View, rng: np.random.Generator, *, exploration: float = 1.0, draws: int = 5
 ) -> Ints:
-    """Clients drawn one after another to balance the group, in the order of choice (Fed-CBS, ICML
-    2023).
+    """Clients drawn one after another to balance the group, in order (Fed-CBS, ICML 2023).
 
     The most balanced of ``draws`` groups is kept. ``exploration`` is lambda.
     """
@@ -51,16 +49,16 @@ def fed_cbs(
         raise RecipeError(
             "selection.exploration", f"{exploration} is negative", "Give 0 or more, for example 1"
         )
-    there = np.flatnonzero(view.available)
-    m = min(view.budget, len(there))
+    candidates = np.flatnonzero(view.available)
+    m = min(view.budget, len(candidates))
     if m == 0:
-        return there
-    sizes = np.maximum(view.signal.num_examples[there], QCID_FLOOR)
-    counts = view.signal.rows[there] * sizes[:, None]
-    bonus = np.sqrt(3 * np.log(view.round) / (2 * (1.0 + view.times_selected[there])))
+        return candidates
+    sizes = np.maximum(view.signal.num_examples[candidates], QCID_FLOOR)
+    counts = view.signal.rows[candidates] * sizes[:, None]
+    bonus = np.sqrt(3 * np.log(view.round) / (2 * (1.0 + view.times_selected[candidates])))
     groups, worth = draw_groups(counts, sizes, exploration * bonus, m, draws, rng)
     best: Ints = groups[int(np.argmin(worth))]
-    return there[best]
+    return candidates[best]
 
 
 def draw_groups(

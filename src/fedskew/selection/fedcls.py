@@ -34,10 +34,10 @@ BLOCK = 64  # candidates for leadership that are compared with everybody at once
 def fedcls(
     view: View, rng: np.random.Generator, *, tau: float = 0.1, min_count: float = 1.0
 ) -> Ints:
-    """``view.budget`` clients in the order of choice. A class counts as held from ``min_count``
-    examples on.
+    """One client of each group with like classes, next the group farthest from those taken.
 
-    The first group is drawn uniformly, the next is the one whose leader is farthest in the mean
+    A class counts as held from ``min_count`` examples on. The clients are in the order of choice:
+    the first group is drawn uniformly, the next is the one whose leader is farthest in the mean
     from the leaders taken, ties at random; each gives one uniformly random available client. When
     every group has given one, a new pass begins.
     """
@@ -49,10 +49,10 @@ def fedcls(
         raise RunError("selection fedcls", "there is no signal", "Add [signal] to the recipe")
     held = presence(view.signal, min_count)
     labels, leaders = follow_leaders(held, view.signal.known, tau * view.signal.num_classes)
-    there = rng.permutation(np.flatnonzero(view.available))
-    chosen = complement(group(there, labels), held[leaders], view.budget, rng)
+    candidates = rng.permutation(np.flatnonzero(view.available))
+    chosen = complement(group(candidates, labels), held[leaders], view.budget, rng)
     # last: clients without known labels
-    return np.concatenate([chosen, there[labels[there] < 0][: view.budget - len(chosen)]])
+    return np.concatenate([chosen, candidates[labels[candidates] < 0][: view.budget - len(chosen)]])
 
 
 def presence(signal: Signal, min_count: float) -> Presence:

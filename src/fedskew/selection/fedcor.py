@@ -1,5 +1,4 @@
-"""Choose clients whose losses, taken together, foretell the losses of all others: learn first how
-losses move together.
+"""Choose clients whose losses together foretell all others': learn how losses move together.
 
 Tang, Ning, Wang, Sun, Wang, Li, Chen: "FedCor: Correlation-Based Active Client Selection Strategy
 for Heterogeneous Federated Learning", CVPR 2022, with the order of events of the authors' code
@@ -45,8 +44,9 @@ ZERO_MEAN_STEPS = 150
 
 @dataclass(frozen=True)
 class FedCor(SelectionRule):
-    """Clients whose losses say most about everybody's; a warm-up learns how losses move together
-    (FedCor, CVPR 2022).
+    """Clients whose losses say most about everybody's (FedCor, CVPR 2022).
+
+    A warm-up learns how losses move together.
     """
 
     warm_up: int = 15
@@ -100,9 +100,7 @@ class FedCor(SelectionRule):
         return kept
 
     def _fitted(self, kept: dict[str, Any], rng: np.random.Generator, steps: int) -> dict[str, Any]:
-        """Go on with the fit, or begin it at N(0, 1/d); nothing happens while the history says
-        nothing.
-        """
+        """Go on with the fit, or begin it at N(0, 1/d); not while the history says nothing."""
         if not steps or "history" not in kept:
             return kept
         age = (kept["rounds"].max() - kept["rounds"]).astype(np.float64)

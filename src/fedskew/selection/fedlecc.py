@@ -1,5 +1,4 @@
-"""Take the clusters on which the model is worst, and in each of them the clients on which it is
-worst.
+"""Take the clusters where the model is worst, and in each the clients where it is worst.
 
 Jimenez-Gutierrez, Giunta, Hassanzadeh, Anagnostopoulos, Chatzigiannakis, Vitaletti: "FedLECC:
 Cluster- and Loss-Guided Client Selection for Federated Learning under Non-IID Data", arXiv
@@ -122,8 +121,7 @@ def failed(view: View) -> Bools:
 
 
 def rate(grouped: Groups, loss: Floats, *, explore: bool) -> tuple[Floats, Floats, Bools]:
-    """What clients (n,) count with, mean known loss per cluster (k,), and which clusters come
-    before all others.
+    """What clients (n,) count with, mean known loss per cluster (k,), which clusters come first.
 
     >>> grouped = group(np.arange(5), np.array([0, 0, 1, 1, 2]))
     >>> rate(grouped, np.array([1.0, np.nan, 2.0, 4.0, np.nan]), explore=False)
@@ -154,8 +152,9 @@ def rank(grouped: Groups, means: Floats, first: Bools, count: int) -> Ints:
 def algorithm_1(
     grouped: Groups, values: Floats, ranked: Ints, budget: int, top: int, overflow: Overflow
 ) -> Ints:
-    """Lines 8 to 15 for clusters already ``ranked``; ``values`` (n,) rank the clients of
-    ``grouped``, largest first.
+    """Lines 8 to 15 for clusters already ``ranked``.
+
+    ``values`` (n,) rank the clients of ``grouped``, largest first.
     """
     m, top = min(budget, len(grouped.clients)), min(top, len(ranked))
     chosen: list[int] = []
@@ -170,8 +169,7 @@ def algorithm_1(
 
 
 def wishes(ranked: Ints, m: int, top: int, overflow: Overflow) -> Iterator[tuple[int, int, int]]:
-    """(cluster, begin, end): places begin..end-1 of that cluster's ranking, in the order in which
-    they are taken.
+    """(cluster, begin, end): places begin..end-1 of that cluster's ranking, in order of taking.
 
     >>> list(wishes(np.array([1, 0, 2]), 5, 2, "balanced"))
     [(1, 0, 3), (0, 0, 2), (2, 0, 5), (1, 3, 8), (0, 2, 7)]

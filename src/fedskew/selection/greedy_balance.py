@@ -36,15 +36,19 @@ def greedy_balance(
     """The most balanced group and nothing else, ids ascending (the greedy technique of paper
     001). Options as for ``bacsa``.
     """
-    signal, there = signal_of(view, "greedy_balance"), np.flatnonzero(view.available)
-    m = min(view.budget, len(there))
-    mass = view.population.num_examples[there] if weights == "examples" else np.ones(len(there))
-    problem = pose(
-        signal.rows[there], target=target_of(signal, target), weights=np.maximum(mass, 1)
+    signal, candidates = signal_of(view, "greedy_balance"), np.flatnonzero(view.available)
+    m = min(view.budget, len(candidates))
+    mass = (
+        view.population.num_examples[candidates]
+        if weights == "examples"
+        else np.ones(len(candidates))
     )
-    swaps = solver == "swap" or count_subsets(len(there), m) > ENUMERATE_UP_TO
+    problem = pose(
+        signal.rows[candidates], target=target_of(signal, target), weights=np.maximum(mass, 1)
+    )
+    swaps = solver == "swap" or count_subsets(len(candidates), m) > ENUMERATE_UP_TO
     source = stream(0, "greedy_balance") if swaps else rng
-    return there[
+    return candidates[
         solve(
             problem, m, source, solver=solver, restarts=restarts, where="selection greedy_balance"
         )

@@ -1,5 +1,4 @@
-"""Draw clusters by how slow and how badly served they are, and take the fastest client of each
-cluster drawn.
+"""Draw clusters by how slow and badly served they are; of each take the fastest client.
 
 Wolfrath, Sreekumar, Kumar, Wang, Chandra: "HACCS: Heterogeneity-Aware Clustered Client Selection
 for Accelerated Federated Learning", IPDPS 2022, and the authors' public code. A cluster's weight is
@@ -47,23 +46,25 @@ def haccs(
     if not 0 <= rho <= 1:
         raise RecipeError("selection.rho", f"{rho} is not a weight", "Give a number from 0 to 1")
     labels, latency = labels_of(view, "haccs"), _latency(view)
-    there = np.flatnonzero(view.available)
-    there = there[np.argsort(latency[there], kind="stable")]  # fastest first, ties to the lower id
-    grouped = group(there, labels)
+    candidates = np.flatnonzero(view.available)
+    candidates = candidates[
+        np.argsort(latency[candidates], kind="stable")
+    ]  # fastest first, ties to the lower id
+    grouped = group(candidates, labels)
     loss = np.where(np.isnan(view.loss), initial_loss, view.loss)
     theta = weights(grouped, latency, loss**2 if variant == "official" else loss, rho)
     chosen = fill(grouped, theta, view.budget, rng, guarantee=variant == "official")
-    return np.concatenate([chosen, there[labels[there] < 0][: view.budget - len(chosen)]])
+    return np.concatenate([chosen, candidates[labels[candidates] < 0][: view.budget - len(chosen)]])
 
 
 def weights(grouped: Groups, latency: Floats, loss: Floats, rho: float) -> Floats:
     """(k,) theta; 0 for a cluster without available members."""
-    own, size = (
+    cluster_of, size = (
         np.repeat(np.arange(len(grouped.sizes)), grouped.sizes),
         np.maximum(grouped.sizes, 1),
     )
-    mean_latency = np.bincount(own, latency[grouped.clients], minlength=len(size)) / size
-    mean_loss = np.bincount(own, loss[grouped.clients], minlength=len(size)) / size
+    mean_latency = np.bincount(cluster_of, latency[grouped.clients], minlength=len(size)) / size
+    mean_loss = np.bincount(cluster_of, loss[grouped.clients], minlength=len(size)) / size
     speed = 1 - mean_latency / max(mean_latency.max(initial=0.0), 1e-300)
     need = mean_loss / max(mean_loss.sum(), 1e-300)
     return np.where(grouped.sizes > 0, rho * speed + (1 - rho) * need, 0.0)
@@ -72,9 +73,7 @@ def weights(grouped: Groups, latency: Floats, loss: Floats, rho: float) -> Float
 def fill(
     grouped: Groups, theta: Floats, budget: int, rng: np.random.Generator, *, guarantee: bool
 ) -> Ints:
-    """Clients of clusters drawn by theta; first, with ``guarantee``, every cluster's whole share
-    of the places.
-    """
+    """Clients of clusters drawn by theta; with ``guarantee`` first every cluster's whole share."""
     taken = np.zeros_like(grouped.sizes)
     if guarantee and theta.sum() > 0:
         # 1e-9: 0.7 / 0.1 must not be 6 places

@@ -1,5 +1,4 @@
-"""Group clients by how their training moves the output bias, and draw from the groups whose labels
-seem most balanced.
+"""Group clients by how training moves the output bias; draw from groups that seem balanced.
 
 Chen, Vikalo: "Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-IID Federated
 Learning" (HiCS-FL), NeurIPS 2024 (arXiv 2310.00198), Algorithm 1; METHODS 4.14. With D_k the last

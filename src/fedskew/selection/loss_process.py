@@ -50,9 +50,7 @@ def standardise(changes: Floats, weights: Floats, *, centre: bool) -> Floats | N
 
 
 def log_likelihood(embedding: Floats, residuals: Floats, weights: Floats, *, noise: float) -> float:
-    """Σ_t w_t log N(r_t; 0, Σ), over the clients seen in round t, without the constant n/2 log
-    2π.
-    """
+    """Σ_t w_t log N(r_t; 0, Σ) over the clients seen in round t, without n/2 log 2π."""
     total = 0.0
     for columns, rows, weight in _patterns(residuals, weights):
         located = embedding[:, columns]
@@ -84,8 +82,9 @@ def gradient(
 def fit(
     embedding: Floats, residuals: Floats, weights: Floats, *, noise: float, steps: int, lr: float
 ) -> Floats:
-    """The embedding after ``steps`` of Adam up the log likelihood; a client that was never seen
-    keeps its place.
+    """The embedding after ``steps`` of Adam up the log likelihood.
+
+    A client that was never seen keeps its place.
     """
     moved = np.array(embedding)
     patterns = list(_patterns(residuals, weights))
@@ -109,8 +108,7 @@ def most_informative(
     *,
     noise: float,
 ) -> Ints:
-    """One after another the candidate that foretells most of the loss to come, given those before
-    it.
+    """One after another the candidate that, after those before it, foretells most of the loss.
 
     k* = argmax a_k Σ_i p_i Σ_ik / sqrt(Σ_kk), i over the ``counted`` clients not yet chosen; then Σ
     is conditioned on k*. What remains of XᵀX after some choices is XᵀCX with a d x d matrix C; the
@@ -135,8 +133,9 @@ def most_informative(
 
 
 def _patterns(residuals: Floats, weights: Floats) -> Iterator[tuple[Ints, Floats, Floats]]:
-    """Rounds in which the same clients were seen: (their columns, (n, seen) residuals, (n,)
-    weights).
+    """Rounds in which the same clients were seen.
+
+    (their columns, (n, seen) residuals, (n,) weights)
     """
     seen = np.isfinite(residuals)
     masks, group = np.unique(seen, axis=0, return_inverse=True)

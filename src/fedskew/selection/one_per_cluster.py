@@ -30,8 +30,9 @@ from fedskew.types import Ints, Memory, SelectionRule, View
 
 @dataclass(frozen=True)
 class OnePerCluster(SelectionRule):
-    """One client of each cluster that has one available, by cluster; or ``view.budget`` clients,
-    pass after pass.
+    """One client of each cluster that has one available, or ``view.budget`` clients.
+
+    By cluster, pass after pass.
     """
 
     number: Literal["clusters", "budget"] = "clusters"

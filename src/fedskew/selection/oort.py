@@ -1,5 +1,4 @@
-"""Train the clients whose losses promise most in the time they take, and keep trying some that were
-never asked.
+"""Train clients whose losses promise most in their time, and keep trying some never asked.
 
 Lai, Zhu, Madhyastha, Chowdhury: "Oort: Efficient Federated Learning via Guided Participant
 Selection", OSDI 2021, Algorithm 1, with the constants of the authors' code in FedScale.
@@ -82,8 +81,9 @@ class Oort(SelectionRule):
         return np.concatenate([exploited, explored]), kept | {"exploited": exploited}
 
     def learn(self, memory: Memory, feedback: Feedback) -> Memory:
-        """Note the utilities and durations of the clients that trained, and let the pacer look at
-        what exploitation gained.
+        """Note utilities and durations of the clients that trained; the pacer looks at the gain.
+
+        That is what exploitation gained.
         """
         utility, seconds = np.array(memory["utility"]), np.array(memory["seconds"])
         reported = np.isfinite(feedback.loss)
@@ -162,8 +162,9 @@ def _durations(kept: Memory, view: View, duration: str) -> Floats:
 
 
 def _slowness(seconds: Floats, percentile: float, penalty: float) -> Floats:
-    """(K,) the factor for clients slower than the preferred duration; 1 for all others and for
-    those never measured.
+    """(K,) the factor for clients slower than the preferred duration; 1 for all others.
+
+    Also for those never measured.
     """
     known: Bools = np.isfinite(seconds)
     if not known.any() or percentile >= 100:
@@ -189,8 +190,9 @@ def _scores(
 
 
 def _exploit(score: Floats, n: int, cut_off: float, rng: np.random.Generator) -> Ints:
-    """Positions of ``n`` clients, drawn by score among those that reach a share of the n-th best
-    score.
+    """Positions of ``n`` clients, drawn by score among those near the n-th best score.
+
+    Near: at least a share of it.
     """
     if n <= 0:
         return np.empty(0, np.int64)

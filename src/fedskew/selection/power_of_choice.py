@@ -69,14 +69,16 @@ def draw_candidates(view: View, rng: np.random.Generator, d: int, *, by_size: bo
     The d smallest of independent exponential times with rates n_k are a draw in proportion to n_k
     without replacement (Efraimidis & Spirakis 2006): one pass instead of d.
     """
-    there = np.flatnonzero(view.available)
-    if d >= len(there):
-        return there
+    candidates = np.flatnonzero(view.available)
+    if d >= len(candidates):
+        return candidates
     rates: Floats = (
-        np.maximum(view.population.num_examples[there], 1e-9) if by_size else np.ones(len(there))
+        np.maximum(view.population.num_examples[candidates], 1e-9)
+        if by_size
+        else np.ones(len(candidates))
     )
-    times = rng.standard_exponential(len(there)) / rates
-    return np.sort(there[np.argpartition(times, d)[:d]])
+    times = rng.standard_exponential(len(candidates)) / rates
+    return np.sort(candidates[np.argpartition(times, d)[:d]])
 
 
 def _check(d: int, batch: int, budget: int) -> None:

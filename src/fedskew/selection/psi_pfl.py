@@ -52,10 +52,10 @@ def psi_pfl(
     psi = psi_of(view.signal, eps=eps)
     member = cohort(psi, percentile)
     wanted = view.budget if number == "budget" else max(1, round(fraction * int(member.sum())))
-    there = np.flatnonzero(member & view.available)
-    if len(there) == 0:
+    candidates = np.flatnonzero(member & view.available)
+    if len(candidates) == 0:
         return np.array([np.where(view.available, psi, np.inf).argmin()], np.int64)
-    return np.sort(rng.choice(there, min(wanted, len(there)), replace=False))
+    return np.sort(rng.choice(candidates, min(wanted, len(candidates)), replace=False))
 
 
 def psi_of(signal: Signal, *, eps: float = 1e-6) -> Floats:

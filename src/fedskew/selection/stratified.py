@@ -24,9 +24,7 @@ from fedskew.types import Ints, View, needs
 
 @needs("clustering")
 def stratified(view: View, rng: np.random.Generator, *, fraction: float = 0.5) -> Ints:
-    """``max(1, round(fraction * K_c))`` uniformly random available clients of every cluster,
-    cluster by cluster.
-    """
+    """``max(1, round(fraction * K_c))`` uniformly random available clients of every cluster."""
     if not 0 < fraction <= 1:
         raise RecipeError(
             "selection.fraction",
@@ -34,9 +32,9 @@ def stratified(view: View, rng: np.random.Generator, *, fraction: float = 0.5) -
             "Give a number above 0 and at most 1",
         )
     labels = labels_of(view, "stratified")
-    there = rng.permutation(np.flatnonzero(view.available))
-    if not (labels[there] >= 0).any():
+    candidates = rng.permutation(np.flatnonzero(view.available))
+    if not (labels[candidates] >= 0).any():
         labels = np.zeros_like(labels)  # only clients in no cluster are there: they stand for one
-    grouped = group(there, labels)
+    grouped = group(candidates, labels)
     total = np.bincount(labels[labels >= 0], minlength=len(grouped.sizes))
     return grouped.first(np.maximum(1, np.rint(fraction * total)).astype(np.int64))

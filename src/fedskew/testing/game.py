@@ -82,17 +82,16 @@ def expect(kept: object, where: str, what: str) -> None:
 def _play_round(
     stage: Named[SelectionRule], world: World, state: State, fills_budget: bool, draws: int
 ) -> Played:
-    round, answers = state.round + 1, tuple[Answer, ...]()
+    round = state.round + 1
+    answers = tuple[Answer, ...]()
     where = f"{stage.name} in {world}, round {round}"
     memory: Any = state.memory.get("selection", {})
     while True:
         view = _view(stage, world, state, answers)
-        given, copy = _read_only(memory), _read_only(memory)
+        lent, copy = _read_only(memory), _read_only(memory)
         rng = stream(world.seed, "select", round, len(answers), draws)
-        chosen, memory = stage.rule.choose(given, view, rng)
-        expect(
-            same_memory(given, copy), where, "changed the memory it was given; return a new dict"
-        )
+        chosen, memory = stage.rule.choose(lent, view, rng)
+        expect(same_memory(lent, copy), where, "changed the memory it was given; return a new dict")
         if not isinstance(chosen, Ask):
             break
         expect(
@@ -115,7 +114,8 @@ def _play_round(
 def _view(
     stage: Named[SelectionRule], world: World, state: State, answers: tuple[Answer, ...]
 ) -> View:
-    needs, round = frozenset(stage.rule.needs()), state.round + 1
+    needs = frozenset(stage.rule.needs())
+    round = state.round + 1
     return View(
         round=round,
         budget=world.budget,
@@ -169,25 +169,27 @@ def _check_ids(ids: Any, view: View, where: str, verb: str) -> Ints:
         where,
         f"{verb} clients that do not exist: {listed}",
     )
-    gone = array[~view.available[array]].tolist() if listed else []
-    expect(not gone, where, f"{verb} {gone} who are not available")
+    absent = array[~view.available[array]].tolist() if listed else []
+    expect(not absent, where, f"{verb} {absent} who are not available")
     return array.astype(np.int64)
 
 
 def _check_number(ids: Ints, view: View, where: str, fills_budget: bool, by_cluster: bool) -> None:
-    there = int(view.available.sum())
-    right = len(ids) == min(view.budget, there) or not fills_budget
+    num_available = int(view.available.sum())
+    right = len(ids) == min(view.budget, num_available) or not fills_budget
     expect(
         right,
         where,
-        f"chose {len(ids)} of {there} available clients with a budget of {view.budget}",
+        f"chose {len(ids)} of {num_available} available clients with a budget of {view.budget}",
     )
     grouped = (
         view.available & (view.clustering.labels >= 0)
         if by_cluster and view.clustering
         else view.available
     )
-    expect(len(ids) or not grouped.any(), where, f"chose nobody of {there} available clients")
+    expect(
+        len(ids) or not grouped.any(), where, f"chose nobody of {num_available} available clients"
+    )
 
 
 def _taught(
@@ -195,10 +197,10 @@ def _taught(
 ) -> Any:
     if stage.rule.learns_from is None:
         return memory
-    given, copy = _read_only(memory), _read_only(memory)
-    learned = stage.rule.learn(given, _feedback(world, stage.rule, view, ids))
+    lent, copy = _read_only(memory), _read_only(memory)
+    learned = stage.rule.learn(lent, _feedback(world, stage.rule, view, ids))
     expect(
-        same_memory(given, copy), where, "learn changed the memory it was given; return a new dict"
+        same_memory(lent, copy), where, "learn changed the memory it was given; return a new dict"
     )
     return learned
 
@@ -224,7 +226,9 @@ def _feedback(world: World, rule: SelectionRule, view: View, ids: Ints) -> Feedb
 
 
 def _after(state: State, world: World, ids: Ids, memory: Any) -> State:
-    round, times, last = state.round + 1, state.times_selected.copy(), state.last_selected.copy()
+    round = state.round + 1
+    times = state.times_selected.copy()
+    last = state.last_selected.copy()
     times[ids] += 1
     last[ids] = round
     reported = world.losses_at(round, trial=2)

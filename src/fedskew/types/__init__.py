@@ -1,5 +1,6 @@
-"""The nouns of fedskew: frozen values that pass between the stages. Arrays are read-only after
-construction.
+"""The nouns of fedskew: frozen values that pass between the stages.
+
+Arrays are read-only after construction.
 
 Shapes in comments: K clients, C classes, D model parameters, S model slots, n clients of one call.
 NaN has one meaning everywhere: not known yet.

@@ -29,9 +29,7 @@ def frozen(array: ArrayLike, dtype: DTypeLike | None = None) -> NDArray[Any]:
 
 
 def freeze(value: object, **dtypes: DTypeLike) -> None:
-    """Replace the named array fields of a frozen dataclass by read-only arrays of these dtypes
-    (None stays None).
-    """
+    """Make named array fields of a frozen dataclass read-only, of these dtypes; None stays None."""
     for name, dtype in dtypes.items():
         given = getattr(value, name)
         if given is not None:

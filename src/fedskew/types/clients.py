@@ -63,9 +63,7 @@ class Signal:
 
 @dataclass(frozen=True)
 class HeadUpdates:
-    """What a probe leaves: the output layer of every client after a short training from one and
-    the same model.
-    """
+    """What a probe leaves: every client's output layer after a short training from one model."""
 
     received_weight: Floats  # (C, L)
     weight: Floats  # (K, C, L) after training
@@ -90,8 +88,7 @@ class HeadUpdates:
 
 @dataclass(frozen=True)
 class Geometry:
-    """How far clients are from each other: a distance matrix, or points whose Euclidean distance it
-    is, or both.
+    """How far clients are from each other: distances, or points with these distances, or both.
 
     Above a few thousand clients only ``points`` exist, never a K x K matrix.
     """

@@ -34,8 +34,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each tensor of a model lies in its flat float32 vector: weights first, then buffers,
-    then counters.
+    """Where each tensor of a model lies in its flat float32 vector: weights, buffers, counters.
 
     >>> layout = Layout.of([("w", (2, 3), "weight"), ("b", (2,), "weight")])
     >>> layout.size, layout.bytes, layout["b"].offset

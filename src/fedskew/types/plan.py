@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -86,6 +86,17 @@ class LocalJob:
     max_examples: int = 0  # 0 = all; else a fresh random draw of this many each round
     # mean over the batches | received model | trained model
     report_loss: Literal["train", "start", "end"] = "train"
+    # What loss the client minimises, by its own label counts: a name of fedskew.objective or
+    # "module:function", and its options. A recipe has a table of its own for it.
+    objective: str = field(default="cross_entropy", metadata={"table": "objective"})
+    objective_options: tuple[tuple[str, Any], ...] = field(
+        default=(), metadata={"table": "objective"}
+    )
+
+    def __post_init__(self) -> None:
+        # as it comes from JSON, pairs are lists
+        pairs = tuple((str(key), value) for key, value in self.objective_options)
+        object.__setattr__(self, "objective_options", pairs)
 
 
 @dataclass(frozen=True)
@@ -126,10 +137,15 @@ class Ends:
     steps: Ints  # (n,) optimiser steps along the chain
     layout: Layout
     clients: Ints  # (n,) the last of each chain
-    num_clients: int  # K, all of them
+    num_clients: int  # all that live in the slot: K where there is one model
     job: LocalJob = field(default_factory=LocalJob)  # what the clients did
+    # n tuples: steps of every turn along a chain, each with an optimiser of its own; () = one turn
+    turns: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.turns:
+            one_each = tuple((int(steps),) for steps in self.steps)
+            object.__setattr__(self, "turns", one_each)
         freeze(self, params=np.float32, num_examples=np.int64, steps=np.int64, clients=np.int64)
 
 

@@ -12,8 +12,9 @@ from fedskew.types.plan import Chain
 
 @dataclass(frozen=True)
 class Transfer:
-    """Bytes of one kind in one direction. ``multicast`` is what they cost when one send reaches
-    everybody.
+    """Bytes of one kind in one direction.
+
+    ``multicast`` is what they cost when one send reaches everybody.
     """
 
     direction: Literal["down", "up", "d2d"]
@@ -46,9 +47,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """What one round did and cost, as it is written to disk. Round 0 is the state before
-    training.
-    """
+    """What one round did and cost, as it is written to disk; round 0 is before training."""
 
     round: int
     chains: tuple[Chain, ...]

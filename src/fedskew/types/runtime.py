@@ -15,9 +15,7 @@ from fedskew.types.plan import LocalJob, Replies, Scores
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """How models react to a small balanced set of examples that the server itself holds
-    (``data.auxiliary``).
-    """
+    """How models react to a small balanced set of examples of the server's (``data.auxiliary``)."""
 
     class_gradients: Floats  # (n, C) squared norm of the output layer's gradient, class by class
     class_softmax: Floats  # (n, C, C) mean softmax on examples of each true class

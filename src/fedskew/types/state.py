@@ -14,9 +14,7 @@ from fedskew.types.plan import Plan
 
 @dataclass(frozen=True)
 class State:
-    """Everything that passes from one round to the next: this value is the checkpoint, and
-    nothing else is.
-    """
+    """Everything that passes from one round to the next: this value is the whole checkpoint."""
 
     models: Params  # (S, D)
     round: int  # rounds finished

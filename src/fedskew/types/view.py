@@ -13,9 +13,7 @@ from fedskew.types.clients import Clustering, Population, Signal
 
 @dataclass(frozen=True)
 class AskLoss:
-    """A rule's request before it selects: the loss of the present model on these clients'
-    training data.
-    """
+    """A rule's request before it selects: the present model's loss on these clients' data."""
 
     clients: Ints
     max_examples: int = 0  # 0 = on all of it, else on a fresh random draw of this many
@@ -51,9 +49,7 @@ class AskTrial:
 
 @dataclass(frozen=True)
 class AskSlots:
-    """A procedure's request: the mean loss of each of these slots' models on each of these
-    clients' training data.
-    """
+    """A procedure's request: mean losses of these slots' models on these clients' training data."""
 
     clients: Ints
     slots: Ints
@@ -64,9 +60,7 @@ class AskSlots:
 
 @dataclass(frozen=True)
 class AskShares:
-    """A procedure's request: which share of a client's training examples each of these slots'
-    models fits best.
-    """
+    """A procedure's request: which share of its training examples each slot's model fits best."""
 
     clients: Ints
     slots: Ints

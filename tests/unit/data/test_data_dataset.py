@@ -164,9 +164,7 @@ def test_the_data_package_does_not_import_torch() -> None:
 
 
 def test_recipes_and_digits_are_read_without_the_slow_imports() -> None:
-    """They are 1 s of CPU time; a client of a fleet needs none of them, and starts anew for
-    every message.
-    """
+    """They are 1 s of CPU time; a fleet's client needs none and starts anew for every message."""
     import subprocess
     import sys
 

@@ -1,5 +1,4 @@
-"""Where a dataset comes from, in which order, and what a damaged or broken source leaves behind:
-nothing.
+"""Where a dataset comes from, in which order, and that a broken source leaves nothing behind.
 
 No test here uses the network: the package clients are small scripts put first on PATH.
 """

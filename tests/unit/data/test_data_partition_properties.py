@@ -1,5 +1,6 @@
-"""Promises that every partition rule keeps for any labels: disjoint, complete but for the
-dropped, deterministic.
+"""What every partition rule keeps for any labels: disjoint, complete, deterministic.
+
+Complete but for what is dropped.
 """
 
 from __future__ import annotations

@@ -191,9 +191,7 @@ def test_cut_takes_floors_of_the_cumulative_shares() -> None:
 
 
 def test_the_balance_rule_closes_full_clients() -> None:
-    """Replay the classes of accepted draws: nobody who held n / K or more before a class got any
-    of it.
-    """
+    """Replay the classes of accepted draws: who held n / K or more got nothing of a class."""
     batch = attempt(np.array(MNIST_COUNTS), 20, 8, stream(1, "p"), Rule("", 0.3))
     held = np.zeros((8, 20))
     for dealt in batch.dealt:

@@ -101,9 +101,7 @@ def test_matched_gives_every_test_row_to_one_client_in_its_proportions() -> None
 
 
 def test_match_by_hand() -> None:
-    """7 rows over 3:2:2 of 7 are exact; 4 rows over 1:1 are 2 each; a class nobody trains on
-    goes to nobody.
-    """
+    """7 rows over 3:2:2 of 7 are exact; 4 over 1:1 are 2 each; untrained classes go to nobody."""
     labels = np.repeat([0, 1, 2], [7, 4, 5])
     dealt = match(labels, np.array([[3, 1, 0], [2, 1, 0], [2, 0, 0]]), np.random.default_rng(0))
     assert dealt.counts(labels, 3).tolist() == [[3, 2, 0], [2, 2, 0], [2, 0, 0]]

@@ -28,9 +28,7 @@ GROUPS = np.arange(K) % 2
 
 
 def planted(seed=0, n=60, classes=3):
-    """Clients of two groups see the same inputs; the second group's labels are turned by one
-    class.
-    """
+    """Clients of two groups see the same inputs; the second's labels are turned by one class."""
     rng = np.random.default_rng(seed)
     centres = rng.normal(size=(classes, 6)) * 2.0
     owners = np.repeat(np.arange(K), n)

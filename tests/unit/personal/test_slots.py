@@ -1,6 +1,4 @@
-"""One model per group: who trains which model, what travels, where clients live, and what is
-measured.
-"""
+"""One model per group: who trains which, what travels, where clients live, what is measured."""
 
 from __future__ import annotations
 

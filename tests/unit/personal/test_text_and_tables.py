@@ -1,6 +1,4 @@
-"""Tables and texts from file to fairness: they train, and no test text has a say in the
-vocabulary.
-"""
+"""Tables and texts from file to fairness: they train, test texts stay out of the vocabulary."""
 
 from __future__ import annotations
 

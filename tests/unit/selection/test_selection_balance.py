@@ -1,6 +1,4 @@
-"""The balance solvers: every subset is seen, swaps leave nothing to gain, greedy is what it
-says.
-"""
+"""The balance solvers: every subset is seen, swaps leave no gain, greedy is what it says."""
 
 from __future__ import annotations
 

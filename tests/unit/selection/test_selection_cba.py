@@ -1,6 +1,4 @@
-"""CBA: what it learns by hand, how it chooses by brute force, and that it ends up more balanced
-than chance.
-"""
+"""CBA: what it learns by hand, how it chooses by brute force; it beats chance in balance."""
 
 from __future__ import annotations
 
@@ -107,9 +105,7 @@ def test_round_one_knows_nothing_and_is_random():
 
 
 def test_it_learns_to_balance():
-    """Clients of one class each, whose models react most to their own class: later groups hold
-    every class.
-    """
+    """Clients of one class each, whose models react most to it: later groups hold every class."""
     classes, clients = 5, 20
     own = np.arange(clients) % classes
     memory, held = {}, []

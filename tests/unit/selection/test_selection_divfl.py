@@ -20,9 +20,7 @@ from fedskew.types import Answer, AskUpdates, Feedback, Population, View
 
 
 def plain_greedy(between, m):
-    """One after another the row that leaves the least sum of column minima; ties to the lower
-    row.
-    """
+    """One after another the row that leaves the least sum of column minima; ties to the lower."""
     chosen, nearest = [], np.full(between.shape[1], np.inf)
     for _ in range(m):
         left = [i for i in range(len(between)) if i not in chosen]
@@ -87,9 +85,7 @@ def test_equal_updates_are_at_distance_zero():
 @pytest.mark.parametrize("at_once", [2, 32])
 @pytest.mark.parametrize("seed", range(30))
 def test_lazy_greedy_is_plain_greedy(seed, at_once, monkeypatch):
-    """Small whole numbers: sums are exact and ties are common, also between rows looked at one
-    after the other.
-    """
+    """Small whole numbers: exact sums, common ties, also between rows looked at in turn."""
     monkeypatch.setitem(_greedy.__globals__, "AT_ONCE", at_once)
     rng = np.random.default_rng(seed)
     points = rng.integers(0, 3 if seed % 2 else 50, (int(rng.integers(1, 90)), 2))

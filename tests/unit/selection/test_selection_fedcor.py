@@ -72,9 +72,7 @@ def test_slope_is_that_of_finite_differences(clients, missing):
 
 
 def test_fit_finds_the_covariance_the_changes_were_drawn_from():
-    """600 draws around two groups: correlations within 0.1 of 0.9 inside a group and 0 between
-    them.
-    """
+    """600 draws around two groups: correlations near 0.9 (within 0.1) inside, 0 between them."""
     rng = np.random.default_rng(0)
     truth = 0.9 * np.kron(np.eye(2), np.ones((3, 3))) + 0.1 * np.eye(6)
     changes = rng.multivariate_normal(np.zeros(6), truth, 600)
@@ -141,8 +139,9 @@ def test_a_covariance_that_cholesky_refuses_gets_jitter():
 
 
 def chosen_by_full_covariance(embedding, share, discount, available, m, everyone):
-    """METHODS 4.5 literally: argmax a_k Σ_i p_i Σ_ik / sqrt(Σ_kk), then Σ <- Σ - Σ[:,k] Σ[k,:] /
-    Σ_kk.
+    """METHODS 4.5 literally: argmax a_k Σ_i p_i Σ_ik / sqrt(Σ_kk).
+
+    Then Σ <- Σ - Σ[:,k] Σ[k,:] / Σ_kk.
     """
     covariance = embedding.T @ embedding + NOISE**2 * np.eye(len(share))
     left, chosen = list(np.flatnonzero(available)), []
@@ -183,8 +182,9 @@ def test_choice_is_that_of_the_full_covariance(seed, everyone):
 
 
 def drive(losses, trials=None, *, m=2, available=None, seed=0, sizes=None, **options):
-    """Play fedcor on given losses (T, K) of the model before every round; [(what it asked, whom
-    it chose, memory)].
+    """Play fedcor on given losses (T, K) of the model before every round.
+
+    [(what it asked, whom it chose, memory)]
     """
     rounds, clients = losses.shape
     memory, played = {}, []
@@ -219,9 +219,7 @@ def drive(losses, trials=None, *, m=2, available=None, seed=0, sizes=None, **opt
 
 
 def two_blocks(seed, rounds, clients=10, noise=0.05):
-    """Losses of two groups (even and odd clients) that each move together, independently of the
-    other.
-    """
+    """Losses of two groups (even and odd clients): together within a group, else independent."""
     rng = np.random.default_rng(seed)
     steps = rng.normal(size=(rounds, 2))[:, np.arange(clients) % 2] + noise * rng.normal(
         size=(rounds, clients)
@@ -231,8 +229,9 @@ def two_blocks(seed, rounds, clients=10, noise=0.05):
 
 @pytest.mark.parametrize("seed", range(15))
 def test_two_blocks_give_one_client_of_each(seed):
-    """METHODS 4.5 sanity. Uniform selection would do so in 5 of 9 cases; in all of 15 with
-    probability 1e-4.
+    """METHODS 4.5 sanity: uniform selection would do so in all of 15 cases with probability 1e-4.
+
+    In one case it would with probability 5/9.
     """
     *_, (_, chosen, _) = drive(two_blocks(seed, 12), warm_up=10, first_steps=300, seed=seed)
     assert sorted(i % 2 for i in chosen) == [0, 1]
@@ -365,9 +364,7 @@ def test_options_out_of_range_are_refused(option):
 
 
 class Blocks(ScriptedRuntime):
-    """Losses of two blocks, one row a round; a throw-away round leads to the row of the next
-    round but one.
-    """
+    """Losses of two blocks, one row a round; a throw-away round leads to the next row but one."""
 
     def __init__(self, losses):
         super().__init__(np.full((losses.shape[1], 2), 5))

@@ -1,6 +1,4 @@
-"""FedLECC: Algorithm 1 against its own words, where losses come from, and what is done without
-them.
-"""
+"""FedLECC: Algorithm 1 against its own words, where losses come from, and life without them."""
 
 from __future__ import annotations
 

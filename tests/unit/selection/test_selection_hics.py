@@ -1,5 +1,6 @@
-"""HiCS-FL: entropy and distance against scipy, everybody once, then clusters by entropy and
-members by size.
+"""HiCS-FL: entropy and distance against scipy, everybody once, then clusters by entropy.
+
+Members are drawn by size.
 """
 
 from __future__ import annotations
@@ -65,8 +66,9 @@ def test_angles_at_the_ends():
 
 
 def test_balanced_clients_are_told_from_skewed_ones():
-    """Eq 6: the bias moves with p - 1/C. Large lambda puts balanced clients into one cluster,
-    however they point.
+    """Eq 6: the bias moves with p - 1/C; a large lambda puts balanced clients into one cluster.
+
+    However they point.
     """
     shares = np.vstack(
         [

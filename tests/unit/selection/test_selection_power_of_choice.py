@@ -78,9 +78,7 @@ def test_nobody_there():
 
 
 def sequential_inclusion(weights, d):
-    """Probability of each client to be among d drawn one after another in proportion to weight,
-    without replacement.
-    """
+    """Probability of each client to be among d drawn by weight, without replacement."""
     total = np.zeros(len(weights))
     for order in itertools.permutations(range(len(weights)), d):
         left, chance = float(sum(weights)), 1.0

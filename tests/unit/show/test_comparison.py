@@ -171,9 +171,7 @@ def test_bold_needs_a_real_difference():
 
 
 def test_a_lead_too_small_to_be_seen_is_not_marked():
-    """AFLS that trains in parallel is FedAvg plus a few bytes of histograms: certain, and of no
-    consequence.
-    """
+    """AFLS that trains in parallel is FedAvg plus some bytes: certain, and of no consequence."""
 
     def runs(name, extra):
         return [made(name, seed, (0.1, 0.5, 0.6), bytes=1_000_000 + extra) for seed in range(6)]

@@ -1,6 +1,4 @@
-"""Every recipe of a comparison gets the first one's federation, and keeps what makes it a method
-of its own.
-"""
+"""Every recipe of a comparison gets the first one's federation, and keeps what is its own."""
 
 from __future__ import annotations
 

@@ -1,8 +1,13 @@
 """The report: one HTML file that needs no network, or the same page served while runs go on.
 
-``payload`` turns a comparison into plain values, ``html`` puts them into the page. Texts from
-recipes, clients and failures reach the page as JSON with every ``<`` written as ``\\u003c`` and are
-shown with ``textContent`` only: nothing in them can become markup.
+``payload``     a comparison as plain values
+``federation``  of it the federation: skew, heat map, map of the clients
+``choices``     of it who was chosen, and the plans of rounds
+``html``        puts values, style and scripts together into one file
+``js``          the scripts, a file for each figure; ``FIGURES`` in ``main.js`` lists them
+
+Texts from recipes, clients and failures reach the page as JSON with every ``<`` written as
+``\\u003c`` and are shown with ``textContent`` only: nothing in them can become markup.
 """
 
 from __future__ import annotations

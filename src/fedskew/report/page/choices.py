@@ -45,8 +45,10 @@ def raster_of(run: Run, order: Order, room: Budget) -> dict[str, Any]:
     """Share of a band's clients chosen in a span of rounds, 0 to 255, row by row in base64; up
     to 400 clients a band is one.
     """
-    size, rounds = run.num_clients, [record for record in run.rounds if record.round > 0]
-    bands, columns = min(size, room.bands), min(len(rounds), room.columns)
+    size = run.num_clients
+    rounds = [record for record in run.rounds if record.round > 0]
+    bands = min(size, room.bands)
+    columns = min(len(rounds), room.columns)
     edges = np.linspace(0, size, bands + 1).astype(np.int64)
     spans = np.linspace(0, len(rounds), columns + 1).astype(np.int64)
     band_of = np.empty(size, np.int64)

@@ -40,37 +40,40 @@ class Order:
 class Groups:
     """Groups of the clients, found once per seed."""
 
-    _found: dict[int, Grouping | None] = field(default_factory=dict)
+    _groupings: dict[int, Grouping | None] = field(default_factory=dict)
     cards: dict[int, dict[str, Any] | None] = field(default_factory=dict)
 
     def of(self, run: Run) -> Grouping | None:
         """FedLECC's groups of a run's clients (Clust-PSI-PFL's above a few thousand clients);
         None without label counts.
         """
-        if run.seed not in self._found:
+        if run.seed not in self._groupings:
             counts = None if run.labels is None else _known_counts(run.labels)
             rule = PAPER_RULES[1 if run.num_clients <= MOST_MEASURED else 0]
             try:
-                self._found[run.seed] = (
+                self._groupings[run.seed] = (
                     None
                     if counts is None
                     else group(signal_of(counts, "histogram", {}), rule, run.seed)
                 )
             except FedskewError:  # for example one client only: nothing to group
-                self._found[run.seed] = None
-        return self._found[run.seed]
+                self._groupings[run.seed] = None
+        return self._groupings[run.seed]
 
     def order(self, run: Run) -> Order:
         """By the run's own clusters, else by the federation's groups, else by number."""
         size = run.num_clients
-        own, found = run.clients.get("cluster"), self.of(run)
-        if own is None and found is None:
+        clusters = run.clients.get("cluster")
+        grouping = self.of(run)
+        if clusters is None and grouping is None:
             return Order(np.arange(size), np.full(size, -1), "clients by number")
-        if own is not None:
-            labels, how = np.array(own, np.int64), "clients by the method's own clusters"
+        if clusters is not None:
+            labels = np.array(clusters, np.int64)
+            how = "clients by the method's own clusters"
         else:
-            assert found is not None
-            labels, how = found.clustering.labels, f"clients by cluster ({found.how})"
+            assert grouping is not None
+            labels = grouping.clustering.labels
+            how = f"clients by cluster ({grouping.how})"
         rows = (
             np.eye(1)[np.zeros(size, np.int64)] if run.labels is None else _rows(run.labels.counts)
         )
@@ -94,7 +97,7 @@ def _card(run: Run, groups: Groups) -> dict[str, Any] | None:
     if counts is None:
         return None
     grouping = groups.of(run)
-    found = measure(counts, seed=run.seed) if counts.num_clients <= MOST_MEASURED else None
+    measurement = measure(counts, seed=run.seed) if counts.num_clients <= MOST_MEASURED else None
     known = np.flatnonzero(counts.table.sum(axis=1) > 0)
     rows = _rows(counts.table)[known]
     labels = (
@@ -102,8 +105,8 @@ def _card(run: Run, groups: Groups) -> dict[str, Any] | None:
     )
     return {
         "seed": run.seed,
-        "verdict": "" if found is None else verdict(found),
-        "facts": _facts(counts, found),
+        "verdict": "" if measurement is None else verdict(measurement),
+        "facts": _facts(counts, measurement),
         "grouping": "" if grouping is None else grouping.how,
         "classes": list(counts.labels),
         "names": list(counts.clients) if counts.num_clients <= MOST_MEASURED else None,
@@ -125,17 +128,19 @@ def _known_counts(labels: Labels) -> Counts:
     return Counts(labels.counts, labels.clients, labels.class_names, "run")
 
 
-def _facts(counts: Counts, found: Measurement | None) -> list[list[str]]:
+def _facts(counts: Counts, measurement: Measurement | None) -> list[list[str]]:
     """(figure, value, what to compare it with)."""
-    f = skew_figures(counts.table) if found is None else found.figures
+    f = skew_figures(counts.table) if measurement is None else measurement.figures
     sizes = f"{f.size_min:,.0f} / {f.size_median:,.0f} / {f.size_max:,.0f}"
     ceilings: Mapping[str, float] = (
-        {} if found is None else {"hd": found.hd_ceiling, "jsd": found.jsd_ceiling}
+        {}
+        if measurement is None
+        else {"hd": measurement.hd_ceiling, "jsd": measurement.jsd_ceiling}
     )
     afls = ""
-    if found is not None:
-        choice = "sequential" if found.sequential else "parallel"
-        afls = f"AFLS: {choice} (threshold {found.omega_threshold:.2f})"
+    if measurement is not None:
+        choice = "sequential" if measurement.sequential else "parallel"
+        afls = f"AFLS: {choice} (threshold {measurement.omega_threshold:.2f})"
     classes = f"{f.classes_min} / {f.classes_mean:.1f} / {f.classes_max}"
     return [
         [

@@ -118,13 +118,13 @@ def _run(run: Run, groups: Groups, room: Budget) -> dict[str, Any]:
 
 def _thinned(run: Run) -> list[int]:
     """Positions of the records that are drawn: all, or evenly spaced evaluated ones."""
-    wanted = list(range(len(run.rounds)))
-    known = run.curve.positions.tolist()
-    if len(wanted) > MOST_POINTS:
-        wanted = known or wanted
-    if len(wanted) > MOST_POINTS:
-        wanted = [wanted[i] for i in np.linspace(0, len(wanted) - 1, MOST_POINTS).astype(int)]
-    return wanted
+    drawn = list(range(len(run.rounds)))
+    evaluated = run.curve.positions.tolist()
+    if len(drawn) > MOST_POINTS:
+        drawn = evaluated or drawn
+    if len(drawn) > MOST_POINTS:
+        drawn = [drawn[i] for i in np.linspace(0, len(drawn) - 1, MOST_POINTS).astype(int)]
+    return drawn
 
 
 def digits(values: Sequence[float] | Floats, significant: int = 4) -> list[float | None]:
@@ -133,21 +133,21 @@ def digits(values: Sequence[float] | Floats, significant: int = 4) -> list[float
     >>> digits([0.123456, float("nan"), 1234567.0], 4)
     [0.1235, None, 1235000]
     """
-    found: list[float | None] = []
+    rounded: list[float | None] = []
     for value in np.asarray(values, np.float64).tolist():
         short = float(f"{value:.{significant}g}") if value == value else None
-        found.append(
+        rounded.append(
             int(short) if short is not None and short == int(short) and abs(short) < 1e15 else short
         )
-    return found
+    return rounded
 
 
 def _accuracies(run: Run) -> list[float | None]:
-    found = np.array(run.clients.get("accuracy", []), np.float64)
-    found = np.sort(found[~np.isnan(found)])
-    if len(found) > MOST_CLIENTS:
-        found = np.quantile(found, np.linspace(0, 1, MOST_CLIENTS), method="inverted_cdf")
-    return digits(found)
+    accuracies = np.array(run.clients.get("accuracy", []), np.float64)
+    accuracies = np.sort(accuracies[~np.isnan(accuracies)])
+    if len(accuracies) > MOST_CLIENTS:
+        accuracies = np.quantile(accuracies, np.linspace(0, 1, MOST_CLIENTS), method="inverted_cdf")
+    return digits(accuracies)
 
 
 def _ledger(run: Run) -> list[list[Any]]:
@@ -174,18 +174,18 @@ def _failures(run: Run) -> dict[str, Any]:
 
 def _table(comparison: Comparison, budget: Resource, target: float | None) -> dict[str, Any] | None:
     try:
-        found = comparison.table(target=target, budget=budget)
+        table = comparison.table(target=target, budget=budget)
     except RunFolderError:  # nothing is finished yet
         return None
-    metrics = shown_metrics(found)
+    metrics = shown_metrics(table)
     return {
         "columns": [
-            {"title": title_of(metric, found), "key": metric.key, "part": _part(metric)}
+            {"title": title_of(metric, table), "key": metric.key, "part": _part(metric)}
             for metric in metrics
         ],
-        "rows": [_table_row(found, number, metrics) for number in range(len(found.rows))],
-        "references": [_reference_row(row, metrics) for row in found.references],
-        "caption": caption(found),
+        "rows": [_table_row(table, number, metrics) for number in range(len(table.rows))],
+        "references": [_reference_row(row, metrics) for row in table.references],
+        "caption": caption(table),
     }
 
 
@@ -196,20 +196,20 @@ def _part(metric: Metric) -> str:
     return "Cost of reaching the target" if metric.to_target else "Participation and cost in all"
 
 
-def _table_row(found: ComparisonTable, number: int, metrics: Sequence[Any]) -> dict[str, Any]:
-    row = found.rows[number]
+def _table_row(table: ComparisonTable, number: int, metrics: Sequence[Any]) -> dict[str, Any]:
+    row = table.rows[number]
     difference = {
         m.key: difference_text(row.differences[m.key])
         for m in metrics
         if number and m.key in DIFFERENCES
     }
     difference |= {
-        m.key: change_text(found.saved(row, m)) for m in metrics if number and m.to_target
+        m.key: change_text(table.saved(row, m)) for m in metrics if number and m.to_target
     }
     return {
         "label": row.label + ("" if row.central else " †"),
         "cells": [estimate_text(row.estimates[m.key], m) for m in metrics],
-        "best": [found.best.get(m.key) == number for m in metrics],
+        "best": [table.best.get(m.key) == number for m in metrics],
         "differences": [difference.get(m.key, "") for m in metrics],
     }
 

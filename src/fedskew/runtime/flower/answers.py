@@ -25,6 +25,7 @@ class Hello:
     num_examples: int
     num_test: int
     counts: Ints | None  # (C,) exact label counts, where the recipe discloses them
+    withheld: str = ""  # why they are not here although the recipe discloses them
 
 
 def hello_of(note: Note, num_classes: int) -> Hello:
@@ -44,7 +45,8 @@ def hello_of(note: Note, num_classes: int) -> Hello:
             f"{examples} examples, {tests} to test, label counts {counts}",
             "Check load_data",
         )
-    return Hello(client, examples, tests, counts)
+    withheld = " ".join(str(note.values.get("withheld", "")).split())[:200]
+    return Hello(client, examples, tests, counts, withheld)
 
 
 def counts_of(note: Note, num_classes: int) -> Floats:

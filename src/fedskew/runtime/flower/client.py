@@ -2,16 +2,16 @@
 on one machine too.
 
 Five messages: ``query.hello`` (who are you), ``query.release`` (label counts, noised here),
-``train``, ``evaluate`` and ``query.vote`` (which of several models fits best). What a client gives
-away is decided by its own copy of the recipe, never by the message: exact label counts only if the
-recipe's signal is ``histogram``; with ``private`` only counts it has noised itself, once per run;
-otherwise none.
+``train``, ``evaluate`` and ``query.vote`` (which of several models fits best). The recipe says what
+is asked, the node's own :mod:`policy` what is given: exact label counts only if the recipe's signal
+is ``histogram`` and the policy allows them; with ``private`` counts it has noised itself, once per
+run, as long as its budget lasts; otherwise none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from fedskew.errors import RunError
+from fedskew.runtime.flower.ledger import count_training, release_once
+from fedskew.runtime.flower.policy import Policy, Refused, policy_of
 from fedskew.runtime.flower.records import (
     ForeignMessage,
     Note,
@@ -39,11 +41,12 @@ Read = Callable[[Context], FleetSettings]
 
 @dataclass
 class ClientSide:
-    """One client: its number, its data and the trainer on them."""
+    """One client: its number, its data and the trainer on them, and what it may give away."""
 
     client: int
     trainer: Trainer
     settings: FleetSettings
+    policy: Policy = field(default_factory=Policy)
     mark: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -94,7 +97,8 @@ def make_client_app(task: Task, read: Read) -> ClientApp:
         def handle(message: Message, context: Context) -> Message:
             # a foreign message is refused before any data is read
             note = from_records(message.content, kind)
-            side = side_of(context)
+            policy = policy_of(context.node_config)  # read anew: its owner may have changed it
+            side = replace(side_of(context), policy=policy)
             return Message(to_records(answer(side, note, context)), reply_to=message)
 
         return handle
@@ -122,19 +126,23 @@ def build_side(task: Task, client: int, settings: FleetSettings) -> ClientSide:
 
 
 def hello(side: ClientSide, note: Note, context: Context) -> Note:
-    """Who this is and how many examples it has; its label counts if its recipe discloses them."""
-    store, disclosed = (
-        side.trainer.store,
-        side.settings.recipe.get("signal", {}).get("use") == "histogram",
-    )
-    values = {
+    """Who this is and how many examples it has; its label counts if recipe and policy disclose
+    them.
+    """
+    store, told = side.trainer.store, side.policy.told
+    values: dict[str, Any] = {
         "client": side.client,
-        "num_examples": len(store.rows(side.client, "train")),
-        "num_test": len(store.rows(side.client, "test")),
+        "num_examples": told(len(store.rows(side.client, "train"))),
+        "num_test": told(len(store.rows(side.client, "test"))),
     }
-    return Note(
-        "hello", values, {"counts": side.counts.astype(np.uint32)} if disclosed else {}, side.mark
-    )
+    arrays: dict[str, Any] = {}
+    if side.settings.recipe.get("signal", {}).get("use") == "histogram":
+        try:
+            side.policy.check_signal("exact", side.client)
+            arrays["counts"] = side.counts.astype(np.uint32)
+        except Refused as refusal:
+            values["withheld"] = refusal.what
+    return Note("hello", values, arrays, side.mark)
 
 
 def release_counts(side: ClientSide, note: Note, context: Context) -> Note:
@@ -142,36 +150,55 @@ def release_counts(side: ClientSide, note: Note, context: Context) -> Note:
     itself: one release, no more.
     """
     _check(side, note)
-    options = {
-        key: value for key, value in side.settings.recipe.get("signal", {}).items() if key != "use"
-    }
-    if side.settings.recipe.get("signal", {}).get("use") != "private":
+    signal = dict(side.settings.recipe.get("signal", {}))
+    if signal.pop("use", None) != "private":
         raise RunError(
             f"client {side.client}",
             "its recipe releases no label counts",
             "Use signal.use = 'private'",
         )
+    side.policy.check_signal("private", side.client)
+    if side.policy.ledger is None:
+        noisy = _remembered(context, lambda: release(side.counts, **signal))
+    else:
+        price = side.policy.price(float(signal["epsilon"]), signal["neighbours"])
+        run = str(context.run_id)
+        noisy = release_once(
+            side.policy, run, price, side.client, lambda: release(side.counts, **signal)
+        )
+    return Note("release", {}, {"counts": noisy}, side.mark)
+
+
+def _remembered(context: Context, draw: Callable[[], Floats]) -> Floats:
+    """What this node has released in this run, kept by Flower until the node is restarted."""
     if RELEASED not in context.state:
-        noisy: Floats = release(side.counts, **options)
-        context.state[RELEASED] = ArrayRecord({"counts": Array(noisy)})
-    kept = context.state.array_records[RELEASED]["counts"].numpy()
-    return Note("release", {}, {"counts": kept}, side.mark)
+        context.state[RELEASED] = ArrayRecord({"counts": Array(draw())})
+    kept: Floats = context.state.array_records[RELEASED]["counts"].numpy()
+    return kept
 
 
 def train(side: ClientSide, note: Note, context: Context) -> Note:
     """Train from the model in the message; the loss goes back with the trained model."""
     _check(side, note)
+    job, round = LocalJob(**note.values["job"]), int(note.values["round"])
+    side.policy.check_job(job, round, side.client)
+    count_training(side.policy, str(context.run_id), side.client)
     out = np.empty(side.trainer.model.layout.size, np.float32)
     found = side.trainer.train(
         side.client,
         note.arrays["model"],
         out,
-        LocalJob(**note.values["job"]),
+        job,
         int(note.values["seed"]),
-        int(note.values["round"]),
+        round,
         note.arrays.get("correction"),
     )
-    values = {name: getattr(found, name) for name in ("loss", "seconds", "steps", "examples")}
+    values = {
+        "loss": found.loss,
+        "seconds": found.seconds,
+        "steps": side.policy.told_steps(found.steps, found.examples, job),
+        "examples": side.policy.told(found.examples),
+    }
     return Note("train", values, {"model": out}, side.mark)
 
 
@@ -180,13 +207,15 @@ def evaluate(side: ClientSide, note: Note, context: Context) -> Note:
     own data.
     """
     _check(side, note)
+    side.policy.check_scores(side.client)
     rows = own_rows(side, str(note.values["which"]), int(note.values["max_examples"]), note)
     scores = []
     for model in note.arrays["models"]:
         losses, correct = side.trainer.score(model, str(note.values["which"]), rows)
-        empty = not len(rows)
-        scores.append([float("nan") if empty else float(losses.astype(np.float64).mean()),
-                       float("nan") if empty else float(correct.mean()), len(rows)])  # fmt: skip
+        loss, accuracy = float("nan"), float("nan")
+        if len(rows):
+            loss, accuracy = float(losses.astype(np.float64).mean()), float(correct.mean())
+        scores.append([loss, accuracy, side.policy.told(len(rows))])
     return Note("evaluate", {"scores": scores}, {}, side.mark)
 
 
@@ -195,10 +224,14 @@ def vote(side: ClientSide, note: Note, context: Context) -> Note:
     to the first.
     """
     _check(side, note)
+    side.policy.check_scores(side.client)
     rows, models = side.trainer.store.rows(side.client, "train"), note.arrays["models"]
     losses = np.stack([side.trainer.score(model, "train", rows)[0] for model in models])
     best = np.nan_to_num(losses, nan=np.inf).argmin(axis=0)
-    return Note("vote", {"votes": np.bincount(best, minlength=len(models)).tolist()}, {}, side.mark)
+    votes = np.bincount(best, minlength=len(models))
+    if side.policy.round_examples_to > 1:  # their sum is the number of examples
+        votes = np.rint(votes / max(len(rows), 1) * 100).astype(np.int64)
+    return Note("vote", {"votes": votes.tolist()}, {}, side.mark)
 
 
 def own_rows(side: ClientSide, which: str, max_examples: int, note: Note) -> Ints:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from fedskew.runtime.flower.answers import (
     slots_by_client,
 )
 from fedskew.runtime.flower.exchange import Letter, Outcome, exchange
+from fedskew.runtime.flower.members import admitted, wrong_number
 from fedskew.runtime.flower.records import ForeignMessage, Note, layout_mark
 from fedskew.runtime.flower.registry import Registry
 from fedskew.runtime.local.runtime import LocalRuntime
@@ -83,6 +84,8 @@ class Tally:
     # of payload_down: models sent out to be tested, which measures a method and is no part of its
     # cost
     test_down: int = 0
+    # client -> why it gives no signal
+    withheld: dict[int, str] = field(default_factory=dict)
 
 
 class FlowerRuntime:
@@ -100,7 +103,9 @@ class FlowerRuntime:
         patience: Patience | None = None,
         draw: Callable[[Ints], Population] = Population,
         say: Say = print,
+        admitted: Callable[[], Mapping[int, int] | None] = admitted,
     ) -> None:
+        self._admitted = admitted
         self._grid, self._store, self._say, self._draw = grid, store, say, draw
         self._patience = patience or Patience()
         self._local = LocalRuntime(store, factory, workers=1)
@@ -185,6 +190,9 @@ class FlowerRuntime:
         said = hello_of(note, self._store.num_classes)
         if note.layout != self._mark:
             raise ForeignMessage("hello", f"client {said.client} builds a model of another layout")
+        wrong = wrong_number(node, said.client, self._admitted())
+        if wrong:
+            raise ForeignMessage("hello", wrong)
         complaint = self._registry.claim(node, said.client)
         if complaint:
             self._say(complaint)
@@ -192,6 +200,9 @@ class FlowerRuntime:
         self._say(f"client {said.client} has joined (node {node}, {said.num_examples} examples)")
         if said.counts is not None:
             self._counts[said.client] = said.counts
+            self.tally.withheld.pop(said.client, None)
+        elif said.withheld:
+            self._without_signal(said.client, said.withheld)
         self._test_sizes[said.client] = said.num_test
         if self._sizes[said.client] != said.num_examples:
             self._sizes = self._sizes.copy()
@@ -209,9 +220,26 @@ class FlowerRuntime:
 
     def label_counts(self) -> Ints:
         """(K, C) exact counts, as disclosed with the hello; zeros for clients that have not
-        joined.
+        joined, or do not disclose them.
         """
+        self._check_any_signal(self._counts)
         return self._table(self._counts).astype(np.int64)
+
+    def _without_signal(self, client: int, why: str) -> None:
+        """The run goes on without this client's label counts; rules that need them pass it over."""
+        self.tally.withheld[client] = why
+        self._say(f"client {client} gives no label counts: {why}")
+
+    def _check_any_signal(self, given: Mapping[int, Any]) -> None:
+        """A recipe that needs label counts cannot begin without any."""
+        withheld = self.tally.withheld
+        if withheld and not given:
+            reasons = "; ".join(f"client {c}: {why}" for c, why in sorted(withheld.items())[:3])
+            raise RunError(
+                "signal",
+                f"none of {len(withheld)} clients gives its label counts ({reasons})",
+                "Use a recipe without a signal, or other policies at the nodes",
+            )
 
     def released_counts(self, clients: Ids) -> ReleasedCounts:
         """Counts with the noise each client added; asked for once and kept."""
@@ -230,7 +258,8 @@ class FlowerRuntime:
                 self._released[client] = counts_of(outcome.note, self._store.num_classes)
             except (*DAMAGED, ForeignMessage) as error:
                 self._mute.add(nodes[client])
-                self._say(f"client {client} released no label counts: {error}")
+                self._without_signal(client, outcome.why or str(error))
+        self._check_any_signal(self._released)
         known = np.isin(np.arange(self._registry.clients), list(self._released))
         return ReleasedCounts(known, self._table(self._released))
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedskew.objective import LogitChange
 from fedskew.runtime.local.flat import FlatModule
 from fedskew.runtime.local.honoured import AROUND_STEPS, Honoured, any_value, covers
 from fedskew.types import LocalJob
@@ -39,15 +40,22 @@ class Step(Protocol):
 class AutogradStep:
     """SGD with momentum, or Adam, on whatever autograd can differentiate."""
 
-    def __init__(self, model: FlatModule, job: LocalJob, correction: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        model: FlatModule,
+        job: LocalJob,
+        correction: Tensor | None = None,
+        change: LogitChange | None = None,
+    ) -> None:
         self._model, self._job, self._correction, self._taken = model, job, correction, 0
+        self._change = ChangedLogits(change)
         self._received = model.trained.clone() if job.prox_mu else None
         self._first: Tensor | None = None  # momentum buffer, or Adam's mean of gradients
         self._second: Tensor | None = None  # Adam's mean of squares
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """One step."""
-        loss = F.cross_entropy(self._model.module(x), y)
+        loss = F.cross_entropy(self._change(self._model.module(x)), y)
         gradients = torch.autograd.grad(loss, self._model.weights, allow_unused=True)
         with torch.no_grad():
             pieces = [
@@ -142,6 +150,7 @@ class FusedMLPStep:
     HONOURED: ClassVar[Honoured] = {
         **AROUND_STEPS,
         **dict.fromkeys(("lr", "weight_decay", "prox_mu", "clip_norm"), any_value),
+        **dict.fromkeys(("objective", "objective_options"), any_value),
     }
 
     def __init__(
@@ -150,7 +159,9 @@ class FusedMLPStep:
         layers: list[nn.Linear],
         job: LocalJob,
         correction: Tensor | None = None,
+        change: LogitChange | None = None,
     ) -> None:
+        self._change = ChangedLogits(change)
         self._weights = [layer.weight.detach() for layer in layers]
         self._biases = [layer.bias.detach() for layer in layers]
         self._trained, self._lr = model.trained, job.lr
@@ -177,7 +188,8 @@ class FusedMLPStep:
             for weight, bias in zip(self._weights[:-1], self._biases[:-1], strict=True):
                 inputs.append(torch.addmm(bias, inputs[-1], weight.t()).relu_())
             logits = torch.addmm(self._biases[-1], inputs[-1], self._weights[-1].t())
-            loss, delta = _cross_entropy(logits, y)
+            loss, delta = _cross_entropy(self._change(logits), y)
+            delta = self._change.backward(delta)
             deltas = self._backward(inputs, delta)
             if self._clip_norm and self._bound(inputs, deltas) > self._clip_norm:
                 self._descend_clipped(inputs, deltas)
@@ -241,11 +253,45 @@ def _same_place(part: Tensor, vector: Tensor) -> Tensor:
     return vector[part.storage_offset() : part.storage_offset() + part.numel()].view(part.shape)
 
 
-def step_for(model: FlatModule, job: LocalJob, correction: Tensor | None = None) -> Step:
+class ChangedLogits:
+    """An objective's change of the logits, and its way back."""
+
+    def __init__(self, change: LogitChange | None) -> None:
+        self._shift = self._scale = None
+        if change is not None and change.shift is not None:
+            self._shift = torch.tensor(change.shift, dtype=torch.float32)
+        if change is not None and change.scale is not None:
+            self._scale = torch.tensor(change.scale, dtype=torch.float32)
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """The logits whose cross-entropy is the loss. A model with more outputs than there are
+        classes keeps the others as they are.
+        """
+        if self._scale is not None:
+            logits = logits * _widened(self._scale, logits.shape[1], 1.0)
+        return logits if self._shift is None else logits + _widened(self._shift, logits.shape[1], 0)
+
+    def backward(self, delta: Tensor) -> Tensor:
+        """The gradient at the model's own logits."""
+        if self._scale is None:
+            return delta
+        return delta * _widened(self._scale, delta.shape[1], 1.0)
+
+
+def _widened(row: Tensor, width: int, value: float) -> Tensor:
+    return row if len(row) == width else F.pad(row, (0, width - len(row)), value=value)
+
+
+def step_for(
+    model: FlatModule,
+    job: LocalJob,
+    correction: Tensor | None = None,
+    change: LogitChange | None = None,
+) -> Step:
     """The fastest step that does exactly what the job says; ``correction`` is added to every
-    gradient.
+    gradient, ``change`` is what the job's objective does to this client's logits.
     """
     layers = linear_layers(model.module)
     if layers is not None and covers(FusedMLPStep.HONOURED, job):
-        return FusedMLPStep(model, layers, job, correction)
-    return AutogradStep(model, job, correction)
+        return FusedMLPStep(model, layers, job, correction, change)
+    return AutogradStep(model, job, correction, change)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedskew.objective import change_for
 from fedskew.runtime.local.allocator import tune_allocator
 from fedskew.runtime.local.flat import FlatModule, seeded
 from fedskew.runtime.local.honoured import covers
@@ -172,7 +173,9 @@ class Trainer:
         self, rows: Ints, job: LocalJob, rng: np.random.Generator, correction: Params | None
     ) -> tuple[float, int]:
         self.model.module.train()
-        step: Step = step_for(self.model, job, None if correction is None else _tensor(correction))
+        added = None if correction is None else _tensor(correction)
+        counts = np.bincount(self.store.y[rows], minlength=self.store.num_classes)
+        step: Step = step_for(self.model, job, added, change_for(job, counts))
         total, steps = torch.zeros(()), 0
         for _ in range(job.epochs):
             for x, y in self._batches(rows[rng.permutation(len(rows))], job.batch):
