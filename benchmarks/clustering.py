@@ -34,12 +34,12 @@ def separated_rows(clients: int, seed: int = 0) -> tuple[Floats, Ints]:
 
 
 def hellinger_points(rows: Floats) -> Floats:
-    """Points whose Euclidean distance is the Hellinger distance (METHODS 2.1)."""
+    """Points whose Euclidean distance is the Hellinger distance (docs/methods.md 2.1)."""
     return np.sqrt(rows / 2.0)
 
 
 def psi_points(rows: Floats) -> Floats:
-    """Standardised PSI features of equally large clients (METHODS 2.11, 3.5)."""
+    """Standardised PSI features of equally large clients (docs/methods.md 2.11, 3.5)."""
     reference = rows.mean(axis=0)
     per_class = (rows - reference) * np.log((rows + 1e-6) / (reference + 1e-6))
     features = np.column_stack([per_class.sum(axis=1), per_class])

@@ -36,8 +36,8 @@ def separated(seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Three equal groups of 8 to 14 clients, far apart; shuffled.
 
     Equal, because a density clustering may leave 30 % of the clients as noise and is scored on the
-    rest (METHODS 3.2): a whole group of 29 % was seen to be given up for a silhouette of 0.953
-    instead of 0.951.
+    rest (docs/methods.md 3.2): a whole group of 29 % was seen to be given up for a silhouette of
+    0.953 instead of 0.951.
     """
     rng = np.random.default_rng(seed)
     groups = rng.permutation(np.repeat([0, 1, 2], rng.integers(8, 15)))

@@ -23,7 +23,7 @@ QUICK: dict[str, dict[str, Any]] = {
 }
 BY_ID = {
     "round_robin": "goes by the numbers of the clients: that is the rule",
-    "fedcls": "leaders are found by scanning the numbers of the clients upwards (METHODS 4.4)",
+    "fedcls": "leaders are found by scanning client numbers upwards (docs/methods.md 4.4)",
 }
 # else clients never heard of are equal, and the lower number decides
 ALL_DIFFERENT = {"fedlecc": {"loss_source": "exact"}}

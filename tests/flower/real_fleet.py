@@ -28,7 +28,11 @@ def make_app(folder: Path, recipe: str, settings: dict[str, object], *, seed: in
 
 
 def run_app(home: Path, folder: Path, *more: str) -> subprocess.Popen[str]:
-    """`fedskew flower run` in the background; its output goes to FOLDER.log."""
+    """`fedskew flower run` in the background; its output goes to FOLDER.log. All clients of the
+    recipe come, however busy the machine is, so waiting long costs nothing.
+    """
+    if not any(word.startswith("wait-seconds") for word in more):
+        more = (*more, "--config", "wait-seconds=600")
     command = [
         sys.executable,
         "-m",

@@ -1,4 +1,4 @@
-"""Numbers of METHODS sections 1.7, 2 and 12, and of the fedartml package.
+"""Numbers of docs/methods.md sections 1.7, 2 and 12, and of the fedartml package.
 
 The fedartml numbers come from this program, run once in its own environment (FedArtML 0.1.34, numpy
 2.4, scipy 1.17)::
@@ -133,7 +133,9 @@ def test_similarity_zero_with_ten_classes() -> None:
 
 
 def test_similarity_zero_with_two_classes() -> None:
-    """METHODS says 63/37 only; the last digit hangs on the one mixed client: a wide margin."""
+    """the reference says 63/37 only; the last digit hangs on the one mixed client: a wide
+    margin.
+    """
     counts = sorted_blocks([63_050, 36_950], 100)
     assert len(np.unique(counts, axis=0)) == 3
     assert skew_figures(counts).wpsi == pytest.approx(6.36, abs=0.03)

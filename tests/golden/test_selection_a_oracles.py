@@ -1,5 +1,5 @@
-"""METHODS section 12: FedLECC (i) to (vi), limits of Power-of-Choice, HACCS with one cluster.
-All numbers are from there.
+"""docs/methods.md section 12: FedLECC (i) to (vi), limits of Power-of-Choice, HACCS with one
+cluster. All numbers are from there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""METHODS 4.8, 4.10, 11.6 and 12: the numbers of BACSA, the greedy technique and Fed-CBS.
+"""docs/methods.md 4.8, 4.10, 11.6 and 12: the numbers of BACSA, the greedy technique and Fed-CBS.
 
 The participation oracles play 400 rounds with K = 20, m = 5, two classes a client with balanced
 owners and estimates that carry a little noise (standard deviation 0.02). They depend on who owns
@@ -59,7 +59,7 @@ def test_greedy_uses_exactly_five_clients():
     times, spread, _ = play(greedy_balance, 0)
     assert sorted(times.tolist()) == [0] * 15 + [ROUNDS] * 5
     assert jain(times) == pytest.approx(0.25)
-    assert spread < 0.003  # METHODS: .0021
+    assert spread < 0.003  # reference: .0021
 
 
 def test_gamma_zero_is_the_greedy_technique():
@@ -71,15 +71,16 @@ def test_gamma_zero_is_the_greedy_technique():
 
 def test_fairness_spreads_participation_and_costs_little_balance():
     found = [play(bacsa, draw) for draw in DRAWS]
-    assert min(jain(times) for times, _, _ in found) > 0.95  # METHODS: .98
-    assert max(spread for _, spread, _ in found) < 0.005  # METHODS: .0046, random sets .49
+    assert min(jain(times) for times, _, _ in found) > 0.95  # reference: .98
+    assert max(spread for _, spread, _ in found) < 0.005  # reference: .0046, random sets .49
 
 
 def test_good_channels_participate_more():
     found = [play(bacsa, draw, use_snr=True) for draw in DRAWS]
-    assert min(np.corrcoef(times, snr_db)[0, 1] for times, _, snr_db in found) > 0.4  # METHODS: .62
+    # reference: .62
+    assert min(np.corrcoef(times, snr_db)[0, 1] for times, _, snr_db in found) > 0.4
     assert np.mean([jain(times) for times, _, _ in found]) == pytest.approx(0.62, abs=0.1)
-    assert max(spread for _, spread, _ in found) < 0.006  # METHODS: .005
+    assert max(spread for _, spread, _ in found) < 0.006  # reference: .005
     for times, _, snr_db in found:
         worst, _, best = participation(
             times, times * 0, ROUNDS, snr=10 ** (snr_db / 10)
@@ -126,12 +127,12 @@ def test_exact_is_no_worse_than_swap_is_no_worse_than_greedy():
         assert swap <= greedy + 1e-12
         gaps.append((swap / exact, greedy / exact))
     swaps, greedies = np.transpose(gaps)
-    assert np.median(swaps) == pytest.approx(1)  # METHODS: optimal in the median
+    assert np.median(swaps) == pytest.approx(1)  # reference: optimal in the median
     assert np.median(greedies) == pytest.approx(1.36, abs=0.1)
 
 
 def test_the_literal_objective_is_flagged_and_worse_than_random():
-    """METHODS, Dirichlet(0.1): group 0.017, random 0.095, literal 0.295."""
+    """Reference, Dirichlet(0.1): group 0.017, random 0.095, literal 0.295."""
     assert "worse than random" in bacsa.__doc__
     spread = {"group": [], "literal": [], "random": []}
     for seed in range(60):

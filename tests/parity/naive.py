@@ -33,8 +33,9 @@ def train_client(
             index = torch.from_numpy(order[begin : begin + batch])
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(x[index]), y[index])
-            for p, old in zip(model.parameters(), received, strict=True):
-                loss = loss + prox_mu / 2 * ((p - old) ** 2).sum()
+            if prox_mu:  # with it every weight has a gradient, used by the model or not
+                for p, old in zip(model.parameters(), received, strict=True):
+                    loss = loss + prox_mu / 2 * ((p - old) ** 2).sum()
             loss.backward()
             optimizer.step()
     return model

@@ -1,7 +1,7 @@
 """On the real local runtime: what each optimiser equals when its knob is off, and where each
 differs from FedAvg when it is on.
 
-METHODS 5, "Tests common to all". Every run is a few rounds on digits.
+docs/methods.md 5, "Tests common to all". Every run is a few rounds on digits.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def test_the_knob_on_is_not(fedavg, settings):
 
 
 def test_a_strong_proximal_term_keeps_the_model_where_it_was():
-    """mu -> infinity: W_i -> W (METHODS 5; lr x mu stays below 1, else SGD itself diverges)."""
+    """mu -> infinity: W_i -> W (docs/methods.md 5; lr x mu stays below 1, else SGD itself
+    diverges).
+    """
     start = model_of(SKEWED, **{"local.lr": 0.0, "run.rounds": 1})
     moved = [
         np.linalg.norm(model_of(SKEWED, **{"local.lr": 0.001, "local.prox_mu": mu}) - start)

@@ -14,12 +14,12 @@ from naive import flat, train_client  # noqa: E402
 from torch import nn  # noqa: E402
 
 from fedskew import data, models  # noqa: E402
-from fedskew.data import build_shards  # noqa: E402
+from fedskew.data import build_shards, from_arrays, from_client_ids  # noqa: E402
 from fedskew.experiment.world import store_of  # noqa: E402
 from fedskew.runtime.local import linear  # noqa: E402
 from fedskew.runtime.local.flat import FlatModule  # noqa: E402
 from fedskew.runtime.local.runtime import LocalRuntime  # noqa: E402
-from fedskew.runtime.local.trainer import Trainer, fits_linear  # noqa: E402
+from fedskew.runtime.local.trainer import Trainer, linear_layer  # noqa: E402
 from fedskew.streams import stream  # noqa: E402
 from fedskew.types import LocalJob, ScoreOrder, TrainOrder  # noqa: E402
 
@@ -123,7 +123,7 @@ def test_corrections_and_clipping_match_the_autograd_step(shards, monkeypatch):
             return runtime.train(order)
 
     together = train()
-    monkeypatch.setattr("fedskew.runtime.local.trainer.fits_linear", lambda module, store: False)
+    monkeypatch.setattr("fedskew.runtime.local.trainer.linear_layer", lambda module, store: None)
     autograd = train()
     assert np.allclose(together.params, autograd.params, atol=1e-5)
     assert np.allclose(together.loss, autograd.loss, atol=1e-5)
@@ -149,28 +149,88 @@ def test_it_is_used_for_one_linear_layer_only(shards):
     assert Trainer(store, logistic, 0).linear_for(job) is not None
     tiny = Trainer(store, lambda: models.build("tiny_mlp", (8, 8), 10), 0)
     assert tiny.linear_for(job) is None
-    assert not fits_linear(nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(64, 10)), store)
+    dropping = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(64, 10))
+    assert linear_layer(dropping, store) is None
     tokens = replace(store, x=np.zeros((len(store.y), 64), np.int64))
-    assert not fits_linear(logistic(), tokens)
+    assert linear_layer(logistic(), tokens) is None
+
+
+def thirds(x, y):
+    """A table of which client i owns every third row, beginning with row i."""
+    shards = build_shards(
+        from_arrays(x, y),
+        clients=3,
+        partition=lambda pool, clients, rng: from_client_ids(np.arange(len(y)) % 3),
+        seed=0,
+    )
+    return store_of(shards)
+
+
+def narrow():
+    return models.build("logistic", (3,), 2)
 
 
 def test_a_client_without_examples_costs_one_update():
     x, y = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32), np.arange(30) % 2
-    from fedskew.data import from_arrays, from_client_ids
-
-    made = build_shards(
-        from_arrays(x, y),
-        clients=3,
-        partition=lambda pool, clients, rng: from_client_ids(np.arange(30) % 3),
-        seed=0,
-    )
-    store = store_of(made)
+    store = thirds(x, y)
     offsets = store.train_offsets.copy()
     offsets[2:] = offsets[1]  # clients 1 and 2 lose their rows
-    with LocalRuntime(
-        replace(store, train_offsets=offsets), lambda: models.build("logistic", (3,), 2), workers=1
-    ) as runtime:
+    with LocalRuntime(replace(store, train_offsets=offsets), narrow, workers=1) as runtime:
         model = runtime.initial(0)[None]
         replies = runtime.train(TrainOrder([0, 1, 2], model, [0] * 3, LocalJob(), seed=0, round=1))
     assert [bool(f) for f in replies.failures] == [False, True, True]
     assert "no examples" in replies.failures[1]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_losses_far_above_87_are_told_as_they_are(optimizer, monkeypatch):
+    """exp(-87.5) is the smallest float32: a loss beyond it once was 87.5, whoever had it."""
+    x, y = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32), np.arange(30) % 2
+    job = LocalJob(batch=3, lr=1e-6, optimizer=optimizer)
+    model = 300 * np.array([[1, -1, 1, -1, 1, -1, 0, 0]], np.float32)
+
+    def train():
+        with LocalRuntime(thirds(x, y), narrow, workers=1) as runtime:
+            runtime.initial(0)
+            return runtime.train(TrainOrder(range(3), model, [0] * 3, job, seed=0, round=1)).loss
+
+    together = train()
+    monkeypatch.setattr("fedskew.runtime.local.trainer.linear_layer", lambda module, store: None)
+    assert together.min() > 100
+    assert together == pytest.approx(train(), rel=1e-5)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_example_that_is_no_number_costs_its_owner_only(bad, workers):
+    """Also where batches are short: they are filled up with something, and it must not be this."""
+    x, y = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32), np.arange(30) % 2
+    store = thirds(x, y)
+    sick = store.x.copy()
+    sick[0] = bad
+    (owner,) = [c for c in range(3) if 0 in store.rows(c, "train")]
+    job = LocalJob(batch=3)  # of 8 rows each
+    replies = []
+    for examples in (sick, store.x):
+        with LocalRuntime(replace(store, x=examples), narrow, workers=workers) as runtime:
+            model = runtime.initial(0)[None]
+            order = TrainOrder(range(3), model, [0] * 3, job, seed=0, round=1)
+            replies.append(runtime.train(order))
+    hurt, healthy = replies
+    assert [bool(why) for why in hurt.failures] == [client == owner for client in range(3)]
+    for client in set(range(3)) - {owner}:
+        assert hurt.params[client].tobytes() == healthy.params[client].tobytes()
+        assert hurt.loss[client] == healthy.loss[client]
+
+
+def test_a_client_that_diverges_fails_alone_and_in_silence():
+    x, y = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32), np.arange(30) % 2
+    store = thirds(x, y)
+    wild = store.x.copy()
+    wild[store.rows(1, "train")] *= np.float32(1e30)
+    with LocalRuntime(replace(store, x=wild), narrow, workers=1) as runtime:
+        order = TrainOrder(
+            range(3), runtime.initial(0)[None], [0] * 3, LocalJob(batch=3, lr=1e9), seed=0, round=1
+        )
+        replies = runtime.train(order)
+    assert [bool(why) for why in replies.failures] == [False, True, False]

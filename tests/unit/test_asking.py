@@ -1,4 +1,6 @@
-"""What a rule may ask for: answered truthfully, charged by METHODS 9.1, no part of training."""
+"""What a rule may ask for: answered truthfully, charged by docs/methods.md 9.1, no part of
+training.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,7 @@ def test_losses_are_asked_of_whom_the_rule_names_and_remembered():
 def test_candidates_hold_the_model_already():
     _, _, (record,) = play(top_two)
     down = sum(t.bytes for t in record.transfers if t.direction == "down")
-    assert down == 3 * S, "power-of-choice: d models down, none sent twice (METHODS 9.1)"
+    assert down == 3 * S, "power-of-choice: d models down, none sent twice (docs/methods.md 9.1)"
     assert ledger(record)["up", "loss"] == (3 * 4, 3 * 4)
     assert ledger(record)["up", "model"] == (2 * S, 2 * S)
     assert sum(t.multicast for t in record.transfers if t.direction == "down") == S

@@ -1,4 +1,6 @@
-"""Whose BatchNorm statistics: the server's average, or each client's own (METHODS 5, ``bn``)."""
+"""Whose BatchNorm statistics: the server's average, or each client's own (docs/methods.md 5,
+``bn``).
+"""
 
 from __future__ import annotations
 

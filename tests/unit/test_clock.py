@@ -1,4 +1,4 @@
-"""Simulated time: the closed forms of METHODS 6.5, a slow independent simulation, and what
+"""Simulated time: the closed forms of docs/methods.md 6.5, a slow independent simulation, and what
 happens when clients fall silent.
 """
 
@@ -14,7 +14,7 @@ from fedskew.accounting.links import Links, Tariff, check_means, compute_seconds
 from fedskew.errors import RunError
 from fedskew.types import Chain, Plan, Population
 
-N, T_C, T_M = 10, 1.0, 0.276  # METHODS 6.5: calibrated on the 16 % that paper 003 reports
+N, T_C, T_M = 10, 1.0, 0.276  # docs/methods.md 6.5: calibrated on the 16 % that paper 003 reports
 
 
 def chains(*lengths):

@@ -24,7 +24,7 @@ def hellinger(rows: np.ndarray) -> Geometry:
 
 
 def psi(counts: np.ndarray) -> Geometry:
-    """METHODS 2.11 and 3.5, written out."""
+    """docs/methods.md 2.11 and 3.5, written out."""
     rows, mix = counts / counts.sum(axis=1, keepdims=True), counts.sum(axis=0) / counts.sum()
     terms = (rows - mix) * np.log((rows + 1e-6) / (mix + 1e-6))
     features = np.column_stack([terms.sum(axis=1), terms])
@@ -36,7 +36,7 @@ def psi(counts: np.ndarray) -> Geometry:
 
 
 def similarity_zero(class_sizes: list[int], clients: int) -> np.ndarray:
-    """METHODS 1.4 with S=0: contiguous blocks of the sorted labels."""
+    """docs/methods.md 1.4 with S=0: contiguous blocks of the sorted labels."""
     labels = np.repeat(np.arange(len(class_sizes)), class_sizes)
     width = len(labels) // clients
     return np.array(
@@ -193,7 +193,7 @@ def test_kmeans_scores_on_points_even_when_pairs_are_squared() -> None:
     assert both[0] == both[1]
 
 
-# --------------------------------------------- METHODS 3.5: expected numbers of groups
+# --------------------------------------------- docs/methods.md 3.5: expected numbers of groups
 
 
 @pytest.mark.parametrize("clients", [20, 50, 100])

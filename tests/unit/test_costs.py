@@ -1,4 +1,4 @@
-"""What rounds cost in the loop: METHODS' calibrated times, probes, faults, measured energy."""
+"""What rounds cost in the loop: AFLS's calibrated times, probes, faults, measured energy."""
 
 from __future__ import annotations
 

@@ -53,3 +53,20 @@ def test_how_to_add_names_files_that_exist():
         "local objective", "clock model", "report figure", "command",
     ):  # fmt: skip
         assert f"| {thing} |" in section, thing
+
+
+def test_nothing_refers_to_a_document_outside_the_repository():
+    """METHODS and DESIGN were notes outside of it; docs/methods.md is ours."""
+    outside = re.compile(r"(?<![\w.])METHODS,? (?:sections? )?\d|shared/METHODS|DESIGN\.md")
+    mine = ("tests/unit/test_layout.py", "tests/unit/test_docs_methods.py")
+    places = [path for top in ("src", "tests", "docs", "evidence", "benchmarks") for path in
+              (ROOT / top).rglob("*")]  # fmt: skip
+    texts = [*places, *ROOT.glob("*.md"), ROOT / "Makefile"]
+    suffixes = {"", ".py", ".md", ".toml", ".js", ".css", ".html", ".in"}
+    found = [
+        str(path.relative_to(ROOT))
+        for path in texts
+        if path.is_file() and path.suffix in suffixes and str(path.relative_to(ROOT)) not in mine
+        if outside.search(path.read_text(errors="replace"))
+    ]
+    assert found == []

@@ -1,4 +1,4 @@
-"""Measuring a federation: METHODS' oracles through a file, yardsticks, words, odd federations."""
+"""Measuring a federation: reference values through a file, yardsticks, words, odd federations."""
 
 from __future__ import annotations
 

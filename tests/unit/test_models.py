@@ -1,4 +1,6 @@
-"""Parameter counts of METHODS 10, shapes, the head of METHODS 8.1, what factories refuse."""
+"""Parameter counts of docs/methods.md 10, shapes, the head of docs/methods.md 8.1, what
+factories refuse.
+"""
 
 from __future__ import annotations
 
@@ -196,7 +198,7 @@ def test_smallest_image(name: str, smallest: int) -> None:
         build(name, (smallest - 1, 64), 2)
 
 
-# ---------------------------------------------------------------- the head of METHODS 8.1
+# ---------------------------------------------------------------- the head of docs/methods.md 8.1
 
 
 @pytest.mark.parametrize("name", MODELS)

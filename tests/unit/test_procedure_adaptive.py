@@ -63,7 +63,7 @@ def decisions(tables, **options):
 @pytest.mark.parametrize(("k", "chains"), [(1, 1), (2, 1), (3, 10), (5, 10), (10, 10)])
 @pytest.mark.parametrize("options", [{}, {"theta_classes": 2}])
 def test_cifar_like_clients_with_k_classes(k, chains, options):
-    """METHODS 12: paper 003's partition on 50,000 labels, 10 devices; label counts only."""
+    """docs/methods.md 12: paper 003's partition on 50,000 labels, 10 devices; label counts only."""
     pool = Pool(np.repeat(np.arange(10), 5000), 10)
     for seed in range(3):
         made = PARTITIONS["equal_classes"](

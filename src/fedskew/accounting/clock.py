@@ -1,14 +1,13 @@
 """The one clock: how long clients compute and models travel, and when each answer is in.
 
-AFLS (paper 003); METHODS 6.5. One discrete-event simulation for every procedure. A model comes
-down, the client computes, the model goes up (or from device to device) and the next client of the
-chain begins: the journeys of :mod:`journey`, with times. With equal clients it gives the closed
-forms: parallel 2 T_m + T_c, through the server N (T_c + 2 T_m), device to device
-2 T_m + N T_c + (N - 1) T_x, and with a shared uplink (M - 1) T_m more for M chains that end
-together.
+AFLS (paper 003); docs/methods.md 6.5. One discrete-event simulation for every procedure. A model
+comes down, the client computes, the model goes up (or from device to device) and the next client of
+the chain begins: the journeys of :mod:`journey`, with times. With equal clients it gives the closed
+forms: parallel 2 T_m + T_c, through the server N (T_c + 2 T_m), device to device 2 T_m + N T_c + (N
+- 1) T_x, and with a shared uplink (M - 1) T_m more for M chains that end together.
 
-The downlink is never shared: one broadcast reaches everybody (METHODS 6.5 charges one T_m). A
-shared uplink serves one upload at a time, first come, first served. A client that never answers
+The downlink is never shared: one broadcast reaches everybody (docs/methods.md 6.5 charges one T_m).
+A shared uplink serves one upload at a time, first come, first served. A client that never answers
 holds the server up until it should have answered, or until ``patience_seconds`` after the model was
 sent if there is a deadline; it takes no turn on the uplink. A client is late when its
 :func:`turn_seconds` (the model comes, the client computes, its answer goes) exceed the deadline.

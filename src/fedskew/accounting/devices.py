@@ -1,12 +1,12 @@
 """What clients run on: pace, latency, bandwidth, SNR and power, drawn once per client.
 
-The classes are those of HACCS (METHODS 4.3): fast, medium, slow and very slow processors with
-probabilities .6, .2, .14, .06; each class has a range of compute delays (a multiplier times 10 s),
-of bandwidths and, for all, a round-trip time of 20-200 ms. SNR is uniform in decibels and stored
-linear (METHODS 4.8: never plug decibels into a root).
+The classes are those of HACCS (docs/methods.md 4.3): fast, medium, slow and very slow processors
+with probabilities .6, .2, .14, .06; each class has a range of compute delays (a multiplier times 10
+s), of bandwidths and, for all, a round-trip time of 20-200 ms. SNR is uniform in decibels and
+stored linear (docs/methods.md 4.8: never plug decibels into a root).
 
 Without settings every client passes over an example in 1 ms, has a link of its own of 10 Mbit/s
-both ways, sends at 1 W and computes at 30 W. AFLS's calibrated times (METHODS 6.5) are
+both ways, sends at 1 W and computes at 30 W. AFLS's calibrated times (docs/methods.md 6.5) are
 ``compute_seconds = 1.0`` and ``message_seconds = 0.276``.
 """
 

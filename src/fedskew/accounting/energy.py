@@ -1,10 +1,10 @@
 """What a round costs in joules: modelled from simulated times, or measured on this machine.
 
-METHODS 9.3, after paper 002: e_i = P_i T_i, added up over clients and rounds. Modelled: P_i is
-``watts`` (30 W where nothing is known) while a client computes and ``transmit_watts`` (1 W) while
-its radio sends; receiving and waiting cost nothing. Measured: clients train alone, one at a time,
-and a meter is read before and after each: the processor's own counter (RAPL) where it can be read,
-wall time x watts where not, or CodeCarbon.
+docs/methods.md 9.3, after paper 002: e_i = P_i T_i, added up over clients and rounds. Modelled: P_i
+is ``watts`` (30 W where nothing is known) while a client computes and ``transmit_watts`` (1 W)
+while its radio sends; receiving and waiting cost nothing. Measured: clients train alone, one at a
+time, and a meter is read before and after each: the processor's own counter (RAPL) where it can be
+read, wall time x watts where not, or CodeCarbon.
 
 Differs from paper 002: it read CodeCarbon around a whole server with two GPUs, so its figures hold
 idle power and scheduling; only ratios at the same number of clients can be compared with ours.

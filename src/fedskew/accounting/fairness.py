@@ -1,4 +1,4 @@
-"""How evenly accuracy is spread over clients (paper 004; METHODS 9.5, 9.7).
+"""How evenly accuracy is spread over clients (paper 004; docs/methods.md 9.5, 9.7).
 
 A_k is the accuracy of client k's model on its own test set. AD = mean_k |1 - A_k| and SDAD, the
 population standard deviation of the same, count every client alike; the weighted accuracy sum_k n_k

@@ -1,10 +1,11 @@
 """What a turn of computing and a message take at each client, and how fast a radio link is.
 
-METHODS 6.5: T_c,i = delay_i + seconds_per_example_i x passes, T_m,i = trip_i + 8 bytes / rate_i,
-the same both ways. Where a population says nothing: 1 ms per example, 10 Mbit/s, no delay, no trip.
-A :class:`Tariff` may set them for everybody instead: ``compute_seconds`` is then what an ordinary
-turn takes whatever a client holds (a forward pass over the same examples a third of one epoch of
-it), ``model_seconds`` what one model takes (two models twice as long, a loss next to nothing).
+docs/methods.md 6.5: T_c,i = delay_i + seconds_per_example_i x passes, T_m,i = trip_i + 8 bytes /
+rate_i, the same both ways. Where a population says nothing: 1 ms per example, 10 Mbit/s, no delay,
+no trip. A :class:`Tariff` may set them for everybody instead: ``compute_seconds`` is then what an
+ordinary turn takes whatever a client holds (a forward pass over the same examples a third of one
+epoch of it), ``model_seconds`` what one model takes (two models twice as long, a loss next to
+nothing).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fedskew.types import Floats, Population
 
 SECONDS_PER_EXAMPLE = 0.001  # one forward and backward pass, where a population does not say
 RATE_BPS = 10e6
-FORWARD_SHARE = 1 / 3  # of a sample pass: what looking without learning costs (METHODS 9.2)
+FORWARD_SHARE = 1 / 3  # of a sample pass: what looking without learning costs (docs/methods.md 9.2)
 
 
 @dataclass(frozen=True)

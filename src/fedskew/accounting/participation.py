@@ -1,4 +1,4 @@
-"""Who gets to train, and how evenly: figures over the counts of a run (METHODS 9.4).
+"""Who gets to train, and how evenly: figures over the counts of a run (docs/methods.md 9.4).
 
 The Jain index is 1 when everybody was chosen equally often and m / K when always the same m clients
 were; the Gini coefficient runs the other way, from 0 to nearly 1. Both are nan before anybody was

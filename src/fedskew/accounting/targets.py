@@ -1,8 +1,9 @@
 """When an accuracy was reached, when a curve stopped rising, and what that saved.
 
-METHODS 9.6, after paper 002: a target is reached at the first of three CONSECUTIVE evaluations at
-or above it. METHODS 6.6: the plateau is the first evaluation that the best of the next ten exceeds
-by less than half a point. A target that was not reached has no number: it is censored, None.
+docs/methods.md 9.6, after paper 002: a target is reached at the first of three CONSECUTIVE
+evaluations at or above it. docs/methods.md 6.6: the plateau is the first evaluation that the best
+of the next ten exceeds by less than half a point. A target that was not reached has no number: it
+is censored, None.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bytes that cross the network in one round, by direction and kind (METHODS 9.1).
+"""Bytes that cross the network in one round, by direction and kind (docs/methods.md 9.1).
 
 Payload only: 4 bytes a float, 8 an integer counter, never the size of a Python object. The
 multicast column says what the same round costs when one transmission of the model reaches every

@@ -5,8 +5,8 @@ minimise f_i(w) - <h_i, w> + (alpha / 2) |w - W|^2, then h_i <- h_i - alpha (W_i
 h - (alpha / K) sum_S (W_i - W); W <- mean_S W_i - h / alpha. Uniform mean; K counts ALL clients.
 
 With tiny alpha and few clients a round -h / alpha can blow up: gradients are clipped at length
-``clip_norm`` (METHODS 5). State is kept for clients that were ever chosen and would lie at the
-clients on a fleet: it does not travel.
+``clip_norm`` (docs/methods.md 5). State is kept for clients that were ever chosen and would lie at
+the clients on a fleet: it does not travel.
 """
 
 from __future__ import annotations

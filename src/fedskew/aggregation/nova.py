@@ -8,7 +8,7 @@ rho), with a proximal term mu (1 - (1 - lr mu)^tau) / (lr mu).
 Along a chain every client begins with a fresh optimiser and its own received model, so a chain
 reaches as far as its clients' a_i added up.
 
-Each client reports a_i with its model: 4 bytes more (METHODS 9.1).
+Each client reports a_i with its model: 4 bytes more (docs/methods.md 9.1).
 
 Differs from FedLab's default, which multiplies by K / m although the weights already sum to one.
 """

@@ -5,6 +5,7 @@ from an empty folder to TLS.
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import time
@@ -23,6 +24,8 @@ from fedskew.deploy.app import write_app
 from fedskew.deploy.fleet_sheet import Fleet, read_fleet
 from fedskew.deploy.flower_cli import (
     CONNECTION,
+    DEFAULT_SECONDS,
+    SECONDS_VARIABLE,
     call,
     check_reachable,
     environment,
@@ -52,6 +55,17 @@ Home = Annotated[
     ),
 ]
 HOME = Path(".fleet")
+
+
+@app.callback()
+def flower(
+    flwr_seconds: Annotated[
+        float,
+        typer.Option(envvar=SECONDS_VARIABLE, min=1, help="How long Flower's commands may take."),
+    ] = DEFAULT_SECONDS,
+) -> None:
+    """The same recipe on a real fleet, with Flower."""
+    os.environ[SECONDS_VARIABLE] = str(flwr_seconds)
 
 
 def _print(text: str) -> None:
@@ -235,13 +249,22 @@ def _accuracy_text(result: Mapping[str, Any]) -> str:
 
 def traffic_table(found: Mapping[str, Direction]) -> Table:
     """Our bytes and Flower's, side by side."""
-    names = ("ledger", "tests + d2d", "messages", "stated overhead", "Flower", "difference")
-    table = Table(
-        "bytes", *(f"{name}" for name in names), show_edge=False, pad_edge=False, box=None
-    )
+    table = Table("bytes", show_edge=False, pad_edge=False, box=None)
+    columns = {
+        "ledger": "ledger",
+        "uncharged": "tests + d2d",
+        "unsent": "not sent",
+        "messages": "messages",
+        "overhead": "stated overhead",
+        "flower": "Flower",
+    }
+    if not any(row.unsent for row in found.values()):
+        del columns["unsent"]
+    for title in (*columns.values(), "difference"):
+        table.add_column(title)
     for way, row in found.items():
-        cells = (row.ledger, row.uncharged, row.messages, row.overhead, row.flower)
-        table.add_row(way, *(f"{cell:,}" for cell in cells), f"{100 * row.difference:+.1f} %")
+        cells = [f"{getattr(row, name):,}" for name in columns]
+        table.add_row(way, *cells, f"{100 * row.difference:+.1f} %")
     return table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
+from fedskew.data import is_cached
 from fedskew.errors import StudyError
-from fedskew.evidence.cells import cells_of
-from fedskew.evidence.making import WORK, Progress, make
+from fedskew.evidence.cells import Cell, cells_of
+from fedskew.evidence.making import WORK, make
 from fedskew.evidence.page import index_text, write_page
 from fedskew.evidence.results import FILE, Results, State, read_results, state_of, write_results
 from fedskew.evidence.study import Study, find_studies, read_study
+from fedskew.evidence.watching import Progress
 from fedskew.records import write_atomically
 from fedskew.runtime.local.tasks import usable_cores
 
@@ -118,8 +121,13 @@ def _facts(study: Study, results: Results | None) -> dict[str, Any]:
         "missing": len(state.missing),
         "changed": list(state.changed),
         "made with": list(dict.fromkeys(f"{m['version']} ({m['commit']})" for m in makers)),
-        "needs": sorted({cell.needed_folder for cell in cells} - {""}),
+        "needs": [name for name in _brought(cells) if not is_cached(name)],
     }
+
+
+def _brought(cells: Sequence[Cell]) -> list[str]:
+    """Datasets that cannot be fetched."""
+    return sorted({cell.needed_folder for cell in cells} - {""})
 
 
 def _word(fact: dict[str, Any]) -> str:
@@ -139,35 +147,54 @@ def _word(fact: dict[str, Any]) -> str:
 def _make(
     study: Study, before: Results | None, folder: str, workers: int, again: bool, quiet: bool
 ) -> Results:
-    columns = (
-        TextColumn("{task.fields[title]}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[left]}"),
-    )
-    bar = Bar(*columns, console=err_console, disable=quiet or not err_console.is_terminal)
-    task = bar.add_task("", total=None, title=study.name, left="")
-
-    def watch(now: Progress) -> None:
-        left = f"about {duration(now.left)} left" if now.left is not None else ""
-        bar.update(task, completed=now.done, total=now.cells, title=now.title[:40], left=left)
-        if now.seconds is not None and not quiet and not err_console.is_terminal:
-            took = f"{now.done}/{now.cells} {now.title}: {duration(now.seconds)}"
-            err_console.print(Text(f"{took}; {left}"), soft_wrap=True)
-
     try:
-        with bar:
+        with _Display(study.name, quiet) as display:
             return make(
                 study,
                 before,
                 folder=folder,
                 workers=workers or usable_cores(),
                 again=again,
-                watch=watch,
+                watch=display.show,
+                on_skip=display.line,
             )
     except KeyboardInterrupt:
         err_console.print("stopped; finished cells are kept, the same command goes on")
         raise SystemExit(130) from None
+
+
+class _Display:
+    """A bar in a terminal; where there is none, a line per cell."""
+
+    def __init__(self, title: str, quiet: bool) -> None:
+        self._lines = not quiet and not err_console.is_terminal
+        columns = (
+            TextColumn("{task.fields[title]}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}"),
+        )
+        self._bar = Bar(*columns, console=err_console, disable=quiet or self._lines)
+        self._task = self._bar.add_task("", total=None, title=title, left="")
+
+    def __enter__(self) -> _Display:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, now: Progress) -> None:
+        """A cell has ended, or gone on by a round."""
+        left = f"about {duration(now.left)} left" if now.left is not None else ""
+        shown: dict[str, Any] = {"title": now.title[:40], "left": left}
+        self._bar.update(self._task, completed=now.done, total=now.cells, **shown)
+        if self._lines and now.seconds is not None:
+            self.line(f"{now.done}/{now.cells} {now.title}: {duration(now.seconds)}; {left}")
+
+    def line(self, text: str) -> None:
+        """Something that stays to be read."""
+        err_console.print(Text(text), soft_wrap=True)
 
 
 def duration(seconds: float) -> str:

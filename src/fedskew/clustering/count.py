@@ -2,9 +2,9 @@
 smallest among equals.
 
 Paper 002 and paper 004 try every number from 2 to K - 1. That is K - 2 fits, fine to about 300
-clients; above, METHODS 3.4 tries the grid 2, 3, 4, 5, 6, 8, 10, 12, 16, ... and then the neighbours
-(+-2) of the best one. Above 5,000 clients the numbers are tried on a sample and the winner is
-fitted once on everybody.
+clients; above, docs/methods.md 3.4 tries the grid 2, 3, 4, 5, 6, 8, 10, 12, 16, ... and then the
+neighbours (+-2) of the best one. Above 5,000 clients the numbers are tried on a sample and the
+winner is fitted once on everybody.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from fedskew.errors import RecipeError
 from fedskew.types import Floats, Ints
 
 Scan = Literal["auto", "full", "geometric", "subsample"]
-FULL_SCAN_LIMIT = 300  # clients; METHODS 3.4
-GRID_CEILING = 200  # clusters; METHODS 3.4
-TIE = 1e-9  # silhouettes this close are one plateau, METHODS 3.5
+FULL_SCAN_LIMIT = 300  # clients; docs/methods.md 3.4
+GRID_CEILING = 200  # clusters; docs/methods.md 3.4
+TIE = 1e-9  # silhouettes this close are one plateau, docs/methods.md 3.5
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def counts_to_try(
     best afterwards).
 
     ``max_count`` 0: K - 1 for a full scan, min(K - 1, 4 F, 200) for the grid, F = columns of the
-    points (METHODS: classes).
+    points, not by classes.
 
     >>> counts_to_try(5, "auto", 0, None), counts_to_try(400, "auto", 0, 3)
     (([2, 3, 4], False), ([2, 3, 4, 5, 6, 8, 10, 12], True))

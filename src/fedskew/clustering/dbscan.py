@@ -3,7 +3,7 @@ clients; loners are noise.
 
 Ester et al. 1996; scikit-learn's ``dbscan`` on the distance matrix. The radius comes from ten
 quantiles (5 % to 50 %) of the distances between different clients, min_samples from {2, 3, 5};
-acceptance, scoring and noise as for OPTICS (METHODS 3.3).
+acceptance, scoring and noise as for OPTICS (docs/methods.md 3.3).
 
 Differs from the literature:
 

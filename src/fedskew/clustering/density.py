@@ -1,7 +1,7 @@
 """What OPTICS and DBSCAN share: try a grid of parameters, accept or refuse each answer, keep the
 best, place the noise.
 
-Acceptance (METHODS 3.2): at least 2 clusters, at most K / 2, noise at most 30 %; the best
+Acceptance (docs/methods.md 3.2): at least 2 clusters, at most K / 2, noise at most 30 %; the best
 silhouette without noise wins, ties go to fewer noise clients, then to the smaller min_samples. If
 nothing passes, noise up to 50 % is accepted; then k-medoids.
 """

@@ -9,7 +9,7 @@ Differs from the paper:
 
 - ``variant="fasterpam"`` (default) is PAM quality: BUILD, then eager swaps. The paper's library
   starts from the c most central clients and only alternates (``variant="sklearn_extra"``), which is
-  poor on well separated groups (METHODS 3.4).
+  poor on well separated groups (docs/methods.md 3.4).
 - Above 300 clients c is looked for on a grid, above ``exact_limit`` on a sample; then every client
   joins its nearest medoid.
 - Medoids of identical clients leave empty clusters; the number of distinct labels counts.

@@ -1,10 +1,10 @@
 """What becomes of clients that a density clustering leaves alone (label -1): four policies of
-METHODS 3.2.
+docs/methods.md 3.2.
 
 - ``nearest``: they join the cluster with the smallest mean distance. The default.
 - ``singletons``: each is a cluster of its own (HACCS and the public code next to paper 000 do
   this). A rule that ranks clusters by loss then fills with singletons: 54 % of those chosen against
-  28 % under ``nearest`` in the toy check of METHODS 3.2.
+  28 % under ``nearest`` in the toy check of docs/methods.md 3.2.
 - ``one``: all of them form one more cluster.
 - ``drop``: they keep label -1 and no cluster rule ever chooses them, about 27 % of the clients at
   alpha = 0.05.

@@ -7,8 +7,8 @@ scikit-learn's ``cluster_optics_xi``.
 
 Differs from the paper:
 
-- The parameters come from a grid (METHODS 3.2), wider than that of the authors' public sibling
-  code, which accepts nothing at 250 or 300 clients. For theirs: ``min_samples=(2, 3)``,
+- The parameters come from a grid (docs/methods.md 3.2), wider than that of the authors' public
+  sibling code, which accepts nothing at 250 or 300 clients. For theirs: ``min_samples=(2, 3)``,
   ``max_eps=(0.2, 0.8)``, ``xi=(0.05, 0.8)``.
 - The ordering depends on (min_samples, max_eps) only and is shared by all xi. It is written out
   here for a distance matrix and equals scikit-learn's: 2 ms each at 300 clients, against 0.4 to 1

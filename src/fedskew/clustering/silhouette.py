@@ -5,11 +5,11 @@ Rousseeuw 1987: s(i) = (b - a) / max(a, b), a = mean distance to the OTHER membe
 = the smallest mean distance to another cluster. s = 0 for a cluster of one and when a = b = 0, as
 in scikit-learn. It needs 2 to K - 1 clusters.
 
-Noise (label -1) takes no part (METHODS 3.1), so read a score together with the noise fraction:
-leaving noise out can by itself lift a score to 0.9 with 86 % of the clients unclustered.
+Noise (label -1) takes no part (docs/methods.md 3.1), so read a score together with the noise
+fraction: leaving noise out can by itself lift a score to 0.9 with 86 % of the clients unclustered.
 
-Exact forms need all distances; the subsampled and simplified forms (METHODS 3.6) do for any number
-of clients.
+Exact forms need all distances; the subsampled and simplified forms (docs/methods.md 3.6) do for any
+number of clients.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def silhouette_of_points(points: Floats, labels: Ints) -> float | None:
 
 def simplified_silhouette(points: Floats, labels: Ints) -> float | None:
     """Distance to the own and to the nearest other centroid in place of mean distances: K x
-    clusters, METHODS 3.6 (b).
+    clusters, docs/methods.md 3.6 (b).
 
     >>> X = np.array([[0.], [1.], [10.], [11.]])
     >>> round(simplified_silhouette(X, np.array([0, 0, 1, 1])), 4)
@@ -96,7 +96,7 @@ def subsampled_silhouette(
     draws: int = 3,
 ) -> float | None:
     """The mean of ``draws`` silhouettes of at most ``size`` clients, distances inside the sample
-    only, METHODS 3.6 (a).
+    only, docs/methods.md 3.6 (a).
 
     Clients are drawn from every cluster, at least two; a cluster's mean then counts by its true
     size, so small clusters that are over-represented in the sample do not pull the score.

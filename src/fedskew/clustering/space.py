@@ -117,7 +117,9 @@ def enter(geometry: Geometry) -> Space:
 
 
 def is_uniform(space: Space) -> bool:
-    """Nothing to tell apart: fewer than three clients, or all at the same place (METHODS 3)."""
+    """Nothing to tell apart: fewer than three clients, or all at the same place (docs/methods.md
+    3).
+    """
     if space.size < 3:
         return True
     if space.points is not None:

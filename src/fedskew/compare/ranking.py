@@ -70,7 +70,9 @@ class ComparisonTable:
     tuned: str = ""  # the row whose global model the references begin with
 
     def saved(self, row: TableRow, metric: Metric) -> Reduction:
-        """How much less than the first row another one needed to reach the target (METHODS 9.6)."""
+        """How much less than the first row another one needed to reach the target
+        (docs/methods.md 9.6).
+        """
         ours, base = row.estimates[metric.key], self.rows[0].estimates[metric.key]
         known = metric.to_target and bool(ours.n and base.n)
         return (

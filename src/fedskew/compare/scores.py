@@ -57,8 +57,8 @@ def scores_of(run: Run) -> dict[str, float]:
 
 
 def client_scores(run: Run) -> dict[str, float]:
-    """Accuracy over clients (weighted by test examples), AD and SDAD (METHODS 9.5); nan where
-    clients have no test sets.
+    """Accuracy over clients (weighted by test examples), AD and SDAD (docs/methods.md 9.5); nan
+    where clients have no test sets.
     """
     figures_of_clients = run.fairness
     if figures_of_clients is None:

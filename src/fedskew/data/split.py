@@ -1,4 +1,5 @@
-"""Divide a dataset among clients and give each client something to be tested on (METHODS 9.5).
+"""Divide a dataset among clients and give each client something to be tested on (docs/methods.md
+9.5).
 
 ``client_test`` says where a client's own test rows come from:
 
@@ -90,9 +91,9 @@ def build_shards(
     ``options`` are the rule's.
 
     ``stratified`` takes the test rows of ``split`` class by class. ``holdout`` throws that share of
-    every client's training rows away, as one published study does without meaning to (METHODS 5).
-    ``auxiliary`` rows, equally many of every class, are kept for the server before clients get
-    theirs.
+    every client's training rows away, as one published study does without meaning to
+    (docs/methods.md 5). ``auxiliary`` rows, equally many of every class, are kept for the server
+    before clients get theirs.
 
     >>> from fedskew.data import load
     >>> shards = build_shards(load("digits"), clients=5, partition="iid", seed=1)

@@ -1,4 +1,6 @@
-"""Test rows for every client: of its own rows, or of the official test set (METHODS 9.5)."""
+"""Test rows for every client: of its own rows, or of the official test set (docs/methods.md
+9.5).
+"""
 
 from __future__ import annotations
 

@@ -18,6 +18,8 @@ from fedskew.errors import RunError
 from fedskew.runtime.local.process import ONE_THREAD
 
 CONNECTION = "fedskew"  # the name of our SuperLink in Flower's configuration
+# how long one of Flower's commands may take: they start slowly on a busy machine
+DEFAULT_SECONDS, SECONDS_VARIABLE = 120.0, "FEDSKEW_FLWR_SECONDS"
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -65,10 +67,11 @@ def write_connection(flower_home: Path, address: str, authority: Path | None) ->
     (flower_home / "config.toml").write_text(text)
 
 
-def call(flower_home: Path, *arguments: str, seconds: float = 120.0) -> dict[str, Any]:
+def call(flower_home: Path, *arguments: str) -> dict[str, Any]:
     """A ``flwr ... --format json`` command and its answer; what it complains about becomes one
     line.
     """
+    seconds = float(os.environ.get(SECONDS_VARIABLE) or DEFAULT_SECONDS)
     command = [program("flwr"), *arguments, "--format", "json"]
     try:
         done = subprocess.run(
@@ -83,7 +86,7 @@ def call(flower_home: Path, *arguments: str, seconds: float = 120.0) -> dict[str
         raise RunError(
             "flwr",
             f"'flwr {arguments[0]}' did not answer within {seconds:g} s",
-            "Is the SuperLink up?",
+            f"If the SuperLink is up but busy, give it longer: {SECONDS_VARIABLE}=600",
         ) from None
     answer = _json(done.stdout)
     if answer is None or not answer.get("success", True):

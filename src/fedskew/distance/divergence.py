@@ -1,7 +1,7 @@
 """Distances between distributions: how much of one label mix must change to get another's.
 
-METHODS 2.1-2.4; Hellinger is FedLECC's (paper 000), all others are compared by the similarity study
-(paper 002, eqs 9-11).
+docs/methods.md 2.1-2.4; Hellinger is FedLECC's (paper 000), all others are compared by the
+similarity study (paper 002, eqs 9-11).
 
 Differs from the paper:
 

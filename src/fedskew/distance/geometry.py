@@ -24,7 +24,7 @@ from fedskew.types import Bools, Floats, Geometry, Signal
 EXACT_PAIRWISE_LIMIT = 5_000
 # have points, so any number of clients
 SCALING_METRICS = ("cosine", "euclidean", "hellinger", "mmd_linear", "mse", "psi")
-SUM_TOLERANCE = 1e-9  # METHODS 0.4
+SUM_TOLERANCE = 1e-9  # docs/methods.md 0.4
 
 
 def known_rows(signal: Signal) -> Floats:

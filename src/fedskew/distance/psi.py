@@ -2,7 +2,7 @@
 
 Clust-PSI-PFL (paper 004): PSI_ic = (p_ic - g_c) ln(p_ic / g_c), PSI_i = sum_c PSI_ic, WPSI = sum_i
 (n_i / N) PSI_i, with g the label mix of all examples together. The clustering features of a client
-are [PSI_i, PSI_i1 .. PSI_iC], each column standardised (METHODS 2.11, 3.5).
+are [PSI_i, PSI_i1 .. PSI_iC], each column standardised (docs/methods.md 2.11, 3.5).
 
 Differs from the paper:
 

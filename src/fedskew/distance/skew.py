@@ -1,11 +1,11 @@
 """How skewed is a whole federation: one number per definition, from the label counts alone.
 
-- HD, JSD, EMD as the FedArtML package defines them (METHODS 1.7). HD is the root mean square
-  Hellinger distance over pairs of clients, JSD the normalised generalised Jensen-Shannon distance,
-  EMD the root of the mean ``w1_values`` over pairs.
-- WPSI of Clust-PSI-PFL (paper 004; METHODS 2.11).
-- omega of AFLS (paper 003; METHODS 2.12): mean KL of the average client from each client, reference
-  first, from :mod:`fedskew.labels.omega`.
+- HD, JSD, EMD as the FedArtML package defines them (docs/methods.md 1.7). HD is the root mean
+  square Hellinger distance over pairs of clients, JSD the normalised generalised Jensen-Shannon
+  distance, EMD the root of the mean ``w1_values`` over pairs.
+- WPSI of Clust-PSI-PFL (paper 004; docs/methods.md 2.11).
+- omega of AFLS (paper 003; docs/methods.md 2.12): mean KL of the average client from each client,
+  reference first, from :mod:`fedskew.labels.omega`.
 
 Differs from the papers: nothing in the values. All are computed without pairs, in O(K C log K): a
 million clients take seconds.
@@ -141,9 +141,9 @@ def hellinger_skew(rows: Floats) -> float:
     """
     if len(rows) < 2:
         return 0.0
-    # METHODS 1.7: HD^2 = (K^2 - |sum_i sqrt(p_i)|^2) / (K (K-1)). As |sqrt(p_i)| = 1 that equals
-    # the variance below, which does not subtract two numbers near K^2: identical clients give 1e-16
-    # instead of 1e-8.
+    # docs/methods.md 1.7: HD^2 = (K^2 - |sum_i sqrt(p_i)|^2) / (K (K-1)). As |sqrt(p_i)| = 1 that
+    # equals the variance below, which does not subtract two numbers near K^2: identical clients
+    # give 1e-16 instead of 1e-8.
     roots = np.sqrt(rows)
     roots -= roots.mean(axis=0)
     return min(1.0, math.sqrt(float(np.vdot(roots, roots)) / (len(rows) - 1)))

@@ -1,6 +1,6 @@
 """Distances that take a client's label proportions as a plain vector.
 
-METHODS 2.5-2.10; all of them are compared by the similarity study (paper 002, eqs 3-8).
+docs/methods.md 2.5-2.10; all of them are compared by the similarity study (paper 002, eqs 3-8).
 
 Differs from the paper:
 

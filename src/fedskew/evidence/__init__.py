@@ -1,10 +1,10 @@
 """Studies: results that a page stands on, made again with one command (``fedskew reproduce``).
 
-``study``    what ``evidence/<study>/study.toml`` says: grids of recipes, settings and seeds
-``cells``    one recipe with settings and one seed each, resolved, with what decides its numbers
-``code``     a fingerprint of the source that a cell's numbers come from
-``rows``     the numbers kept of a run; ``playing`` plays a cell in a process of its own
-``results``  the results file, and which cells are up to date, older or missing
-``forecast`` how long the rest will take; ``making`` plays what is missing
-``tables``, ``figures``, ``page``  what a person reads, from results only
+``study``, ``grids``  what ``evidence/<study>/study.toml`` says: recipes, settings and seeds
+``cells``      one recipe with settings and one seed each, resolved, with what decides its numbers
+``code``       a fingerprint of the source that a cell's numbers come from
+``rows``       the numbers kept of a run; ``playing`` plays a cell in a process of its own
+``results``    the results file, and which cells are up to date, older or missing
+``making``     plays what is missing (``planning``, ``forecast`` of the time left, ``watching``)
+``observations``, ``fields``, ``tables``, ``figures``, ``page``  what a person reads, from results
 """

@@ -18,7 +18,8 @@ from typing import Any
 from fedskew.compare.contenders import SHARED, line_up
 from fedskew.data import DATASETS
 from fedskew.errors import FedskewError, StudyError
-from fedskew.evidence.study import Axis, Changes, Grid, Study
+from fedskew.evidence.grids import Axis, Changes, Grid
+from fedskew.evidence.study import Study
 from fedskew.recipe import fingerprint, load
 
 OPTION = "measure."  # settings of the study's own measurement, not of the recipe

@@ -24,7 +24,7 @@ from fedskew.recipe import REGISTRIES, find
 
 ROOMS = (
     *("loop", "runtime.local", "models", "data.partitions", "labels", "accounting"),
-    *("signal", "distance", "clustering", "selection", "procedure", "aggregation"),
+    *("signal", "distance", "clustering", "selection", "procedure", "objective", "aggregation"),
 )
 ALWAYS = (
     *("fedskew.loop.federation", "fedskew.runtime.local.runtime"),

@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedskew.data import DATASETS, load
-from fedskew.errors import DataError, FedskewError, StudyError
-from fedskew.evidence.cells import Cell, cells_of
-from fedskew.evidence.code import Parts, fingerprint_of, parts_of
-from fedskew.evidence.forecast import Forecast, order_of
+from fedskew.errors import FedskewError, StudyError
+from fedskew.evidence.code import Parts
+from fedskew.evidence.forecast import order_of
+from fedskew.evidence.planning import Planned, Skipped, plans_of
 from fedskew.evidence.playing import CellJob, finished
 from fedskew.evidence.results import Finished, Results, is_current, maker_facts
 from fedskew.evidence.study import Study
+from fedskew.evidence.watching import Watch, Watcher
 from fedskew.experiment.schedule import Outcome, run_all
 from fedskew.runtime.local.tasks import first_line
 
 WORK = Path("runs") / "evidence"  # cells that were played, and the results of small scales
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What somebody who waits is told."""
-
-    done: int
-    cells: int
-    title: str  # of the cell that has just ended, or gone on by a round
-    seconds: float | None  # it took; None: it has not ended
-    left: float | None  # until all are done
-
-
-Watch = Callable[[Progress], None]
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A cell with all that decides its numbers."""
-
-    cell: Cell
-    parts: Parts
-    data: str
-    out: Path
-
-    @property
-    def code(self) -> str:
-        """What it is played with."""
-        return fingerprint_of(self.parts)
+Known = Mapping[Any, Finished]  # identity -> a cell of earlier results
 
 
 def make(
@@ -63,62 +32,40 @@ def make(
     workers: int = 1,
     again: bool = False,
     watch: Watch | None = None,
+    on_skip: Callable[[str], None] | None = None,
 ) -> Results:
     """The results of a study; cells of ``before`` that are up to date are kept unless ``again``.
 
-    ``folder``: where the data lie that cannot be fetched. ``workers`` 1: all in this process.
+    ``folder``: where the data lie that cannot be fetched; cells without data are not played and
+    stay as they were, which ``on_skip`` is told. ``workers`` 1: all in this process.
     """
-    plans = [_plan(study, cell.in_folder(folder), work) for cell in cells_of(study)]
-    kept = {} if again else _kept(plans, before)
+    plans, skipped = plans_of(study, folder, work)
+    if not plans:
+        raise skipped[0].why
+    if skipped and on_skip is not None:
+        on_skip(f"{len(skipped)} cells are not played: {skipped[0].why}")
+    known = {done.identity: done for done in before.cells} if before else {}
+    kept = (
+        {} if again else {p.cell.identity: known[p.cell.identity] for p in _current(plans, known)}
+    )
     todo = [plan for plan in plans if plan.cell.identity not in kept]
     if again:
         for plan in todo:
             shutil.rmtree(plan.out, ignore_errors=True)
     _play([plan for plan in todo if finished(plan.out) is None], workers, watch)
-    return _together(study, plans, kept, before)
+    kept |= {s.cell.identity: known[s.cell.identity] for s in skipped if s.cell.identity in known}
+    return _together(study, plans, skipped, kept, before)
 
 
-def _plan(study: Study, cell: Cell, work: Path) -> Planned:
-    parts, data = parts_of(cell), _digest(cell)
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(cell.labels.values())).strip("._")[:60]
-    mark = f"{cell.fingerprint}-{fingerprint_of(parts)[:8]}{data[:8]}"
-    return Planned(cell, parts, data, work / study.name / f"{name}-{mark}" / f"seed-{cell.seed}")
-
-
-def _digest(cell: Cell) -> str:
-    """Of data that only the user has: fetched data are checked where they are read."""
-    use = cell.needed_folder
-    return digest_of_data(use, str(cell.recipe["data"]["folder"])) if use else ""
-
-
-@cache
-def digest_of_data(name: str, folder: str) -> str:
-    """Twelve letters that stand for all examples of a dataset."""
-    try:
-        dataset = load(name, folder=folder or None)
-    except DataError as error:
-        raise StudyError(
-            f"data {name}",
-            error.what,
-            f"Name the folder with {DATASETS[name].origin.partition(' ')[0]}: "
-            "--data-folder FOLDER, or FEDSKEW_DATA_FOLDER",
-        ) from None
-    digest = hashlib.sha256()
-    for array in (dataset.x, dataset.y, dataset.x_test, dataset.y_test):
-        digest.update(str(array.shape).encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()[:12]
-
-
-def _kept(plans: Sequence[Planned], before: Results | None) -> dict[Any, Finished]:
-    known = {done.identity: done for done in before.cells} if before else {}
-    return {
-        plan.cell.identity: done
+def _current(plans: Sequence[Planned], known: Known) -> list[Planned]:
+    """Cells that earlier results hold as they would be made now."""
+    return [
+        plan
         for plan in plans
         if (done := known.get(plan.cell.identity)) is not None
         and is_current(plan.cell, done, plan.parts)
         and done.data == plan.data
-    }
+    ]
 
 
 # ---------------------------------------------------------------- playing
@@ -128,12 +75,8 @@ def _play(plans: Sequence[Planned], workers: int, watch: Watch | None) -> None:
     plans = [plans[number] for number in order_of([plan.cell for plan in plans])]
     maker = maker_facts()
     jobs = [CellJob(plan.cell, str(plan.out), maker) for plan in plans]
-    watcher = _Watcher([plan.cell for plan in plans], min(workers, len(jobs)) or 1, watch)
-    outcomes = (
-        _one_by_one(jobs, watcher)
-        if workers == 1
-        else run_all(jobs, workers, watcher.round, watcher.row, watcher.end)
-    )
+    watcher = Watcher([plan.cell for plan in plans], max(1, min(workers, len(jobs))), watch)
+    outcomes = _one_by_one(jobs, watcher) if workers == 1 else _at_once(jobs, workers, watcher)
     failed = [
         f"{plan.cell.title}: {outcome.error}"
         for plan, outcome in zip(plans, outcomes, strict=True)
@@ -147,49 +90,32 @@ def _play(plans: Sequence[Planned], workers: int, watch: Watch | None) -> None:
         )
 
 
-def _one_by_one(jobs: Sequence[CellJob], watcher: _Watcher) -> list[Outcome]:
+def _at_once(jobs: Sequence[CellJob], workers: int, watcher: Watcher) -> list[Outcome]:
+    return run_all(
+        jobs,
+        workers,
+        on_round=lambda number, record: watcher.hear(number, "round", record),
+        on_row=lambda number, name: watcher.hear(number, "row", name),
+        on_end=watcher.end,
+    )
+
+
+def _one_by_one(jobs: Sequence[CellJob], watcher: Watcher) -> list[Outcome]:
     outcomes = []
     for number, job in enumerate(jobs):
-        try:
-            told = {"round": watcher.round, "row": watcher.row}
-            outcome = Outcome(job, job.play(lambda kind, x, n=number, t=told: t[kind](n, x)))  # type: ignore[misc]
-        except FedskewError as error:
-            outcome = Outcome(job, None, str(error))
-        except Exception as error:  # somebody's measurement: the other cells go on
-            outcome = Outcome(job, None, first_line(error))
-        outcomes.append(outcome)
+        outcome = _outcome(number, job, watcher)
         watcher.end(number, outcome)
+        outcomes.append(outcome)
     return outcomes
 
 
-class _Watcher:
-    """Turns what processes say into :class:`Progress`."""
-
-    def __init__(self, cells: Sequence[Cell], cores: int, watch: Watch | None) -> None:
-        self._cells, self._cores, self._watch = cells, cores, watch
-        self._forecast = Forecast.of(cells)
-
-    def round(self, number: int, record: Any) -> None:
-        """A round of a cell has ended."""
-        rounds = max(1, int(self._cells[number].recipe["run"]["rounds"]))
-        self._forecast.shares[number] = record.round / rounds
-        self._tell(number, None)
-
-    def row(self, number: int, name: str) -> None:
-        """A reference row of a cell is being computed."""
-        self._tell(number, None)
-
-    def end(self, number: int, outcome: Outcome) -> None:
-        """A cell has ended."""
-        seconds = float(outcome.summary["seconds"]) if outcome.summary else 0.0
-        self._forecast.seconds[number] = seconds
-        self._tell(number, seconds)
-
-    def _tell(self, number: int, seconds: float | None) -> None:
-        if self._watch is not None:
-            done, left = len(self._forecast.seconds), self._forecast.remaining(self._cores)
-            title = self._cells[number].title
-            self._watch(Progress(done, len(self._cells), title, seconds, left))
+def _outcome(number: int, job: CellJob, watcher: Watcher) -> Outcome:
+    try:
+        return Outcome(job, job.play(lambda kind, content: watcher.hear(number, kind, content)))
+    except FedskewError as error:
+        return Outcome(job, None, str(error))
+    except Exception as error:  # somebody's measurement: the other cells go on
+        return Outcome(job, None, first_line(error))
 
 
 # ---------------------------------------------------------------- results
@@ -198,36 +124,29 @@ class _Watcher:
 def _together(
     study: Study,
     plans: Sequence[Planned],
-    kept: Mapping[Any, Finished],
+    skipped: Sequence[Skipped],
+    kept: Known,
     before: Results | None,
 ) -> Results:
+    """All cells that there are, in the order of the study."""
     makers: list[Mapping[str, Any]] = []
-    code: dict[str, Parts] = {}
+    code: dict[str, Parts] = dict(before.code) if before else {}
     cells = []
-    for plan in plans:
+    every: list[Planned | Skipped] = [*plans, *skipped]
+    for plan in sorted(every, key=lambda one: one.place):
         done = kept.get(plan.cell.identity)
         if done is not None and before is not None:
             maker = before.makers[done.maker]
-        else:
+        elif isinstance(plan, Planned):
             record = finished(plan.out)
             assert record is not None
-            maker = record["maker"]
-            done = _finished(plan, record)
+            done, maker = plan.finished(record), record["maker"]
+            code[plan.code] = plan.parts
+        else:
+            continue  # neither played now nor before
         if maker not in makers:
             makers.append(maker)
-        code[plan.code] = plan.parts
         cells.append(replace(done, maker=makers.index(maker)))
-    return Results(study.name, study.scale, makers, cells, code)
-
-
-def _finished(plan: Planned, record: Mapping[str, Any]) -> Finished:
-    return Finished(
-        labels=plan.cell.labels,
-        seed=plan.cell.seed,
-        rows=record["rows"],
-        maker=0,
-        fingerprint=plan.cell.fingerprint,
-        code=plan.code,
-        cpu_seconds=record["cpu_seconds"],
-        data=plan.data,
-    )
+    used = {cell.code for cell in cells}
+    parts = {name: code[name] for name in sorted(code) if name in used}
+    return Results(study.name, study.scale, makers, cells, parts)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.evidence.figures import draw, read_figure
-from fedskew.evidence.kinds_of_figures import Figure
+from fedskew.evidence.figures.declared import Figure
 from fedskew.evidence.observations import Observation, observations, select
 from fedskew.evidence.playing import plugin
 from fedskew.evidence.results import Results, State

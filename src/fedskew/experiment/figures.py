@@ -6,8 +6,9 @@ so that one name means one number everywhere.
 - **last accuracy**: the last evaluation alone.
 - Both are of the one global model on the central test set. A method that ends with several models
   has none; its curve is the accuracy of the clients' own models on their own test sets.
-- **to target** (METHODS 9.6): the first of three consecutive evaluations of that curve at or above
-  the target. Costs run up to and including that round, round 0 (measuring the clients) included.
+- **to target** (docs/methods.md 9.6): the first of three consecutive evaluations of that curve at
+  or above the target. Costs run up to and including that round, round 0 (measuring the clients)
+  included.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ class ToTarget:
     accuracy: float | None  # mean of the three
     accuracy_std: float | None  # of the three, ddof 0: "Acc (std)"
     first_hit: int | None  # first single evaluation at or above the target
-    first_hit_seconds: float | None  # METHODS 6.6: time_to_target
+    first_hit_seconds: float | None  # docs/methods.md 6.6: time_to_target
 
     @property
     def censored(self) -> bool:
@@ -223,8 +224,8 @@ def to_plateau(run: Run) -> Plateau:
 
 
 def fairness_of(clients: Mapping[str, Any]) -> Fairness | None:
-    """How the final models serve the clients' own test sets (METHODS 9.5), from the columns of a
-    run; None if clients have none.
+    """How the final models serve the clients' own test sets (docs/methods.md 9.5), from the columns
+    of a run; None if clients have none.
 
     >>> served = fairness_of({"accuracy": [1.0, 0.5, None], "test_examples": [1, 3, 0]})
     >>> served.weighted, served.ad, served.sdad

@@ -53,6 +53,7 @@ DEFAULTS: dict[str, Any] = {
     "resume": False,
     "deadline-seconds": 300.0,  # for one batch of messages; a dead node is noticed after about 65 s
     "wait-seconds": 120.0,  # for clients to join
+    "hello-seconds": 30.0,  # for a newcomer's first answer, before a round
     "min-clients": 0,  # how many must be there; 0 = all at the start, one later
     "poll-seconds": 0.5,
 }
@@ -81,7 +82,9 @@ def read_settings(config: Mapping[str, Any], folder: Path) -> FleetSettings:
 
 
 def _patience(config: Mapping[str, Any]) -> Patience:
-    seconds = {name: float(config[f"{name}-seconds"]) for name in ("deadline", "wait", "poll")}
+    seconds = {
+        name: float(config[f"{name}-seconds"]) for name in ("deadline", "wait", "hello", "poll")
+    }
     return Patience(
         **{f"{name}_seconds": value for name, value in seconds.items()},
         min_clients=int(config["min-clients"]),
@@ -226,7 +229,7 @@ def _disclosed_labels(recipe: Mapping[str, Any], fleet: FlowerRuntime) -> Labels
     """
     if recipe.get("signal", {}).get("use") != "histogram":
         return None
-    counts = fleet.label_counts()
+    counts = fleet.disclosed_counts()
     return Labels(counts, [str(number) for number in range(counts.shape[1])])
 
 

@@ -1,4 +1,4 @@
-"""The rows every personalised result has to be shown with (METHODS 7.5).
+"""The rows every personalised result has to be shown with (docs/methods.md 7.5).
 
 They say what could be had without the method.
 

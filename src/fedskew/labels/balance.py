@@ -1,6 +1,6 @@
 """Find m clients whose labels together look like a target, as BACSA and its relatives do.
 
-A set S of clients is worth (lower is better, METHODS 4.8)
+A set S of clients is worth (lower is better, docs/methods.md 4.8)
 
     F(S) = scale * |q(S) - target|^2 + mean of cost over S
     q(S) = sum_S weight_k row_k / sum_S weight_k
@@ -228,7 +228,7 @@ def improve_by_swaps(problem: Balance, starts: Ints) -> Ints:
     Place by place, the client there goes for the best one outside if that helps; passes over the
     places are repeated until one changes nothing. All sets move at once, because one product of (n,
     C) and (C, K) is much cheaper than n small ones. After every pass the worse half stops: a set
-    that is behind rarely wins (METHODS 4.8 wants restarts, not patience).
+    that is behind rarely wins (docs/methods.md 4.8 wants restarts, not patience).
     """
     sets = starts.copy()
     moving = np.arange(len(starts))

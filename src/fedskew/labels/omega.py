@@ -1,9 +1,9 @@
 """AFLS's omega: how far clients, or groups, are from their average; and when order matters.
 
 Lee, Lee: "Non-IID Degree Aware Adaptive Federated Learning Procedure Selection Scheme for
-Edge-Enabled IoT Network" (AFLS, paper 003); METHODS 2.12, 6.4. Used where a federation is measured
-(:mod:`fedskew.distance.skew`) and where its order is chosen (:mod:`fedskew.procedure`): stages do
-not import each other, so it lies outside both.
+Edge-Enabled IoT Network" (AFLS, paper 003); docs/methods.md 2.12, 6.4. Used where a federation is
+measured (:mod:`fedskew.distance.skew`) and where its order is chosen (:mod:`fedskew.procedure`):
+stages do not import each other, so it lies outside both.
 
 omega depends on eps wherever a client lacks a class (k = 2 of 10 classes: 8.888 at 1e-6, 12.573 at
 1e-8), so a threshold means something only together with eps and the number of classes.

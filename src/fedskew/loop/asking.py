@@ -191,8 +191,8 @@ def _slot_losses(setting: Setting, state: State, ask: AskSlots, round: int) -> A
 
 
 def _shares(setting: Setting, state: State, ask: AskShares, round: int) -> Answered:
-    """Which share of its examples each slot's model fits best. METHODS 9.1 sends FedSoft's centres
-    to its participants a second time, so nobody counts as a holder.
+    """Which share of its examples each slot's model fits best. docs/methods.md 9.1 sends FedSoft's
+    centres to its participants a second time, so nobody counts as a holder.
     """
     values = setting.runtime.best_fit(ask.clients, state.models[ask.slots])
     return _compared(setting, state, ask, values)

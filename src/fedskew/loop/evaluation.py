@@ -1,4 +1,4 @@
-"""How good the models are, seen two ways that are never mixed (METHODS 9.5).
+"""How good the models are, seen two ways that are never mixed (docs/methods.md 9.5).
 
 - ``accuracy``: the one global model on the central test set. A method with several models has no
   such figure.

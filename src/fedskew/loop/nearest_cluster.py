@@ -1,9 +1,9 @@
 """Clients that come after the clusters were made: which group and model are theirs.
 
-Paper 004 assigns a new client by the stored reference and centroids (METHODS 7.1): its PSI features
-use the old federation's label mix and column scale, and the nearest centre wins. Nothing is
-clustered again and nobody moves. For other distances a newcomer goes to the nearest centre, or to
-the cluster with the smallest mean distance where a distance has no points.
+Paper 004 assigns a new client by the stored reference and centroids (docs/methods.md 7.1): its PSI
+features use the old federation's label mix and column scale, and the nearest centre wins. Nothing
+is clustered again and nobody moves. For other distances a newcomer goes to the nearest centre, or
+to the cluster with the smallest mean distance where a distance has no points.
 """
 
 from __future__ import annotations

@@ -284,7 +284,9 @@ def _ends(setting: Setting, runners: Sequence[Runner], num_clients: int, round: 
 
 
 def _inhabitants(setting: Setting, slot: int, home: Ints | None) -> int:
-    """How many clients live in a slot: each group is a federation of its own (METHODS 7.1)."""
+    """How many clients live in a slot: each group is a federation of its own (docs/methods.md
+    7.1).
+    """
     if home is None:
         return setting.description.population.size
     return max(1, int((home == slot).sum()))

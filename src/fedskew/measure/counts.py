@@ -67,7 +67,8 @@ def check_numbers(values: NDArray[Any], where: str, name_of: Callable[[int], str
 def drop_unused_labels(counts: Counts) -> Counts:
     """Leave out labels nobody has, refuse a table without examples, and note who is empty.
 
-    METHODS 2.11: a class that does not occur is dropped; it would only dilute FedArtML's EMD.
+    docs/methods.md 2.11: a class that does not occur is dropped; it would only dilute FedArtML's
+    EMD.
 
     >>> counts = drop_unused_labels(Counts([[2, 0], [0, 0]], ["a", "b"], ["x", "y"]))
     >>> counts.table.tolist(), counts.labels

@@ -17,7 +17,8 @@ from fedskew.recipe import check_options, find, stage_options
 from fedskew.types import Floats, Signal
 
 Options: TypeAlias = Mapping[str, Mapping[str, Any]]
-AFLS_CLASSES = 2  # METHODS 6.4: sequential when clients are as one-sided as with 2 classes each
+# docs/methods.md 6.4: sequential when clients are as one-sided as with 2 classes each
+AFLS_CLASSES = 2
 MOST_DRAWN = 18  # clusters a figure can tell apart, see fedskew.report.figures.style
 
 
@@ -57,7 +58,7 @@ class Measurement:
 
     @property
     def sequential(self) -> bool:
-        """What AFLS would do (METHODS 6.4): True = one client after another."""
+        """What AFLS would do (docs/methods.md 6.4): True = one client after another."""
         return self.omega_threshold > 0 and reaches(self.seen.omega, self.omega_threshold)
 
     def grouping(self, key: str) -> Grouping:

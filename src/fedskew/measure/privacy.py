@@ -1,9 +1,9 @@
 """What noise on label counts spoils: for each epsilon, wrong label mixes and lost groups.
 
 Every row repeats the release (:mod:`fedskew.signal.private`) and compares with the exact counts:
-total variation, presence of classes (METHODS 8.4), and the adjusted Rand index of each rule's
-groups with those it finds on the exact counts. The last row has no noise but other random draws in
-the clustering: an agreement below 1 there is not the noise's doing.
+total variation, presence of classes (docs/methods.md 8.4), and the adjusted Rand index of each
+rule's groups with those it finds on the exact counts. The last row has no noise but other random
+draws in the clustering: an agreement below 1 there is not the noise's doing.
 
 The noise comes from the operating system and cannot be seeded, so two tables differ by chance; the
 spread is printed.

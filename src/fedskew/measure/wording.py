@@ -1,9 +1,9 @@
 """The figures in plain words: how skewed a federation is, and what each paper's rule would do.
 
 The word for the skew comes from where HD lies between dealing at random (0 %) and one class per
-client (100 %, the ceiling of METHODS 1.7 for this many clients and classes). MNIST, 100 clients,
-label-Dirichlet: alpha = 50 gives 2 %, 0.7 gives 61 %, 0.3 gives 74 %, 0.1 gives 90 %, 0.055 gives
-94 %. Without the chance value clients of six examples would all look skewed.
+client (100 %, the ceiling of docs/methods.md 1.7 for this many clients and classes). MNIST, 100
+clients, label-Dirichlet: alpha = 50 gives 2 %, 0.7 gives 61 %, 0.3 gives 74 %, 0.1 gives 90 %,
+0.055 gives 94 %. Without the chance value clients of six examples would all look skewed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What to hold a skew figure against: the most it can be, and what it would be by chance.
 
 HD = 0.9 sounds near 1 but the ceiling for 100 clients and 10 classes is 0.953; HD = 0.5 sounds like
-skew but clients of six examples each reach it when every example is dealt at random. METHODS 1.7
-gives the ceilings; the chance value is ours.
+skew but clients of six examples each reach it when every example is dealt at random.
+docs/methods.md 1.7 gives the ceilings; the chance value is ours.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Convolutional networks of papers 001 to 004, one factory each (METHODS 10).
+"""Convolutional networks of papers 001 to 004, one factory each (docs/methods.md 10).
 
 They take (H, W) and (H, W, C) images of any size.
 
-Papers 001, 002 and 003 do not give their widths; METHODS 10 says how each was read. All layers
-start as torch starts them.
+Papers 001, 002 and 003 do not give their widths; docs/methods.md 10 says how each was read. All
+layers start as torch starts them.
 
 Differs from the papers:
 
@@ -143,7 +143,7 @@ def cnn_cifar_bn(
 
 
 def _normed(depth: int, channels: int) -> list[nn.Module]:
-    """Convolution, ReLU, then the norm: the order of the authors' code (METHODS 10)."""
+    """Convolution, ReLU, then the norm: the order of the authors' code (docs/methods.md 10)."""
     from torch import nn
 
     return [nn.Conv2d(depth, channels, 3, padding=1), nn.ReLU(), nn.BatchNorm2d(channels)]

@@ -3,7 +3,7 @@
 Paper 001 (BACSA) eq 1: every weight of the last layer = sqrt(1 / (I_f · L · M)), with I_f input
 features, L the width before the last layer, M outputs; all other layers keep their usual start.
 With equal rows and bias 0 the softmax is uniform at the start, so the first update of the layer
-shows the client's label proportions (METHODS 8.1, 8.3).
+shows the client's label proportions (docs/methods.md 8.1, 8.3).
 
 Differs from the paper: the paper does not speak of the bias; here it starts at 0, or the softmax
 would not be uniform.

@@ -1,4 +1,6 @@
-"""Logistic regression: a linear layer and a softmax, paper 004's for ACSIncome (METHODS 10)."""
+"""Logistic regression: a linear layer and a softmax, paper 004's for ACSIncome (docs/methods.md
+10).
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Fully connected networks with ReLU between the layers, for images and tables.
 
 ``mlp`` is paper 000's "two hidden layers (200 neurons)", ``mlp500`` paper 004's network for
-Serengeti (METHODS 10). All are one plain ``nn.Sequential`` of Flatten, Linear, ReLU, ..., Linear,
-so that a runtime can recognise the pattern and train it faster.
+Serengeti (docs/methods.md 10). All are one plain ``nn.Sequential`` of Flatten, Linear, ReLU, ...,
+Linear, so that a runtime can recognise the pattern and train it faster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Networks over token ids: paper 004's models for Amazon reviews and Sent140 (METHODS 10).
+"""Networks over token ids: paper 004's models for Amazon reviews and Sent140 (docs/methods.md 10).
 
 Token id 0 is padding.
 

@@ -1,8 +1,8 @@
 """Train in parallel while clients are alike, one after another when they are not: AFLS.
 
 Lee, Lee: "Non-IID Degree Aware Adaptive Federated Learning Procedure Selection Scheme for
-Edge-Enabled IoT Network" (AFLS, paper 003), Algorithm 1; METHODS 6.4. omega of all clients at or
-above theta: sequential, from device to device; else parallel.
+Edge-Enabled IoT Network" (AFLS, paper 003), Algorithm 1; docs/methods.md 6.4. omega of all clients
+at or above theta: sequential, from device to device; else parallel.
 
 Not in the paper, and off unless asked for:
 
@@ -10,16 +10,16 @@ Not in the paper, and off unless asked for:
   ``hysteresis``: to leave what it is doing, omega must pass theta by this share, so that it does
   not swing to and fro.
 - ``dial``: instead of one chain or as many as clients, the largest number of chains whose omega,
-  with groups of clients for clients, stays below theta (METHODS 6.7). It looks at the clients of
-  the round; where those change, set ``refresh`` = 1.
+  with groups of clients for clients, stays below theta (docs/methods.md 6.7). It looks at the
+  clients of the round; where those change, set ``refresh`` = 1.
 - ``pilot_rounds``: decide by trying. So many rounds in parallel, then sequential if the loss they
   are heading for is above ``required_loss``. omega is not used.
 
-Differs from the paper and METHODS 6.4:
+Differs from the paper:
 
 - The paper names neither theta nor epsilon. 8.5 with 1e-6 is what its reported behaviour allows for
-  10 classes (METHODS 6.4); ``theta_classes`` = 2 says the same for any number of classes.
-- METHODS' pilot compares accuracies. A procedure never sees the test set, so it compares losses:
+  10 classes (docs/methods.md 6.4); ``theta_classes`` = 2 says the same for any number of classes.
+- A pilot could compare accuracies. A procedure never sees the test set, so it compares losses:
   the mean over the clients of a round, by examples, of the loss of the model they received on their
   own training data (``local.report_loss`` = "start"). That is the model everybody shares before
   they pull it apart; the loss during local training is no guide, under label skew it is low

@@ -1,12 +1,13 @@
 """A group whose clients pull in opposite directions splits in two (clustered FL).
 
 Sattler, Mueller, Samek: "Clustered Federated Learning: Model-Agnostic Distributed Multitask
-Optimization Under Privacy Constraints", IEEE TNNLS 2021, Algorithms 1 and 2; METHODS 7.2. In each
-round, for each group, on the updates dW_i of its members that took part (trained minus received
-model): the norm of the MEAN update below ``eps1`` (the group has converged) and the largest norm
-above ``eps2`` (its members have not), more than two members, after round ``min_round``: complete
-linkage on the cosines divides the members in two, and the group splits if ``gamma`` < sqrt((1 - a)
-/ 2), a = the largest cosine across the division. Both parts go on from the group's model.
+Optimization Under Privacy Constraints", IEEE TNNLS 2021, Algorithms 1 and 2; docs/methods.md 7.2.
+In each round, for each group, on the updates dW_i of its members that took part (trained minus
+received model): the norm of the MEAN update below ``eps1`` (the group has converged) and the
+largest norm above ``eps2`` (its members have not), more than two members, after round
+``min_round``: complete linkage on the cosines divides the members in two, and the group splits if
+``gamma`` < sqrt((1 - a) / 2), a = the largest cosine across the division. Both parts go on from the
+group's model.
 
 The defaults are those of the authors' notebook. With those of paper 004 (eps1 = 1e-5, eps2 = 0.1),
 and the mean of the norms in place of the norm of the mean, as in the public code next to that

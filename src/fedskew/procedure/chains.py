@@ -2,14 +2,14 @@
 learnt; their ends are averaged.
 
 What paper 003 (AFLS) leaves to future work, and what the mediators of Astraea (Duan et al., ICCD
-2019) do; METHODS 6.7. One chain is sequential training, one chain per client is parallel training,
-bit for bit. In between a round takes about 1/M of the sequential time; if every chain holds all
-labels its end has seen all labels, so that averaging the ends costs little. New groups and a new
-order inside each of them in every round.
+2019) do; docs/methods.md 6.7. One chain is sequential training, one chain per client is parallel
+training, bit for bit. In between a round takes about 1/M of the sequential time; if every chain
+holds all labels its end has seen all labels, so that averaging the ends costs little. New groups
+and a new order inside each of them in every round.
 
-Differs from METHODS 6.7: how many chains fit under theta is tried one by one up to 32 clients, by
-bisection above; the greedy groups begin with a random client each, else the same clients would make
-the same groups in every round.
+How it is done (docs/methods.md 6.7): how many chains fit under theta is tried one by one up to 32
+clients, by bisection above; the greedy groups begin with a random client each, else the same
+clients would make the same groups in every round.
 """
 
 from __future__ import annotations

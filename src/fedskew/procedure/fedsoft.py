@@ -2,11 +2,12 @@
 of its data each explains.
 
 Ruan, Joe-Wong: "FedSoft: Soft Clustered Federated Learning with Proximal Local Updating", AAAI
-2022, Algorithm 1; METHODS 7.3. Slots 0..S-1 are the centres c_s, slot S + k is client k's model
-w_k. Every ``estimate_every`` rounds everyone reports u_ks, the share of its examples whose loss is
-lowest under c_s (0 counts as ``smallest_share``); v_ks = u_ks n_k / sum_k' u_k's n_k'. For each
-centre some clients are drawn without replacement by v_ks; they minimise f_k(w) + (lambda / 2) sum_s
-u_ks |w - c_s|^2 from their own w_k, and the centre becomes the mean of its drawn clients' models.
+2022, Algorithm 1; docs/methods.md 7.3. Slots 0..S-1 are the centres c_s, slot S + k is client k's
+model w_k. Every ``estimate_every`` rounds everyone reports u_ks, the share of its examples whose
+loss is lowest under c_s (0 counts as ``smallest_share``); v_ks = u_ks n_k / sum_k' u_k's n_k'. For
+each centre some clients are drawn without replacement by v_ks; they minimise f_k(w) + (lambda / 2)
+sum_s u_ks |w - c_s|^2 from their own w_k, and the centre becomes the mean of its drawn clients'
+models.
 
 How the penalty travels: with sum_s u_ks = 1 its gradient lambda (w - sum_s u_ks c_s) is a proximal
 term lambda (w - w_k) plus the constant lambda (w_k - sum_s u_ks c_s), which is ``corrections``.

@@ -1,8 +1,8 @@
 """The chosen clients cut into groups that train at once: at random, with all labels in every group,
 or one of every cluster.
 
-METHODS 6.7. Group sizes differ by at most one. A group's labels are those of all its examples
-together, because a chain takes its steps, and its end is averaged, by examples:
+docs/methods.md 6.7. Group sizes differ by at most one. A group's labels are those of all its
+examples together, because a chain takes its steps, and its end is averaged, by examples:
 
     q(G) = sum_G n_k p_k / sum_G n_k,     g = labels of everybody
     worth of a cut = sum over groups of |q(G) - g|^2
@@ -206,7 +206,7 @@ def choose_count(
 
 
 def predicted_omega(clients: Ints, view: View, group_of: Ints, epsilon: float) -> float:
-    """omega with groups as devices (METHODS 6.7)."""
+    """omega with groups as devices (docs/methods.md 6.7)."""
     return omega(labels_of(view, clients).of_groups(group_of), eps=epsilon)
 
 

@@ -1,14 +1,14 @@
 """Several models compete: each client takes the one that fits its data best and trains that (IFCA).
 
 Ghosh, Chung, Yin, Ramchandran: "An Efficient Framework for Clustered Federated Learning", NeurIPS
-2020, Algorithm 1 with model averaging; METHODS 7.4. Every selected client receives all models,
-which is charged, and reports the training loss of each; it trains the one with the lowest loss,
-ties to the first. A model nobody took stays as it is. For evaluation a client lives with the model
-of the lowest TRAINING loss, never test loss.
+2020, Algorithm 1 with model averaging; docs/methods.md 7.4. Every selected client receives all
+models, which is charged, and reports the training loss of each; it trains the one with the lowest
+loss, ties to the first. A model nobody took stays as it is. For evaluation a client lives with the
+model of the lowest TRAINING loss, never test loss.
 
 Differs from the paper:
 
-- Restarts in one run. IFCA often collapses into one model (METHODS 7.4: 3 restarts). With
+- Restarts in one run. IFCA often collapses into one model (docs/methods.md 7.4: 3 restarts). With
   ``restarts`` = r there are r sets of independent first models. Set i trains alone in rounds i w +
   1 .. (i + 1) w, w = ``trial_rounds``; in the round after that the selected clients compare all of
   them and the set with the lowest mean (over clients) of the lowest loss goes on alone. So (r - 1)

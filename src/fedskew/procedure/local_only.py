@@ -1,8 +1,8 @@
 """Every client trains alone and nothing is sent: the reference any federation has to beat.
 
-METHODS 7.5. Each client has a model of its own, which begins as the run's initial model and trains
-whenever the selection rule names the client, so a run makes as many sample passes as FedAvg under
-the same selection.
+docs/methods.md 7.5. Each client has a model of its own, which begins as the run's initial model and
+trains whenever the selection rule names the client, so a run makes as many sample passes as FedAvg
+under the same selection.
 """
 
 from __future__ import annotations

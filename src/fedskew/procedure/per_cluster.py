@@ -2,8 +2,8 @@
 
 Jimenez-Gutierrez et al.: Clust-PSI-PFL (paper 004), section III-B: the clients of each cluster
 train a FedAvg model of their own; with ``signal.histogram``, ``distance.psi``,
-``clustering.kmeans`` and ``selection.stratified`` that is the paper's method (METHODS 7.1). Any
-other signal, distance and clustering may stand in front of it. All clusters begin with the same
+``clustering.kmeans`` and ``selection.stratified`` that is the paper's method (docs/methods.md 7.1).
+Any other signal, distance and clustering may stand in front of it. All clusters begin with the same
 model and train in one wave; a cluster that nobody serves in a round keeps its model; with one
 cluster this is FedAvg bit for bit.
 

@@ -1,8 +1,8 @@
 """One client after another: each trains on what the one before it learnt (FedSeQ, paper 003).
 
-AFLS (paper 003), sections on FedSeQ and FedSeQ-D2D; METHODS 6.2, 6.3. A fresh random order every
-round. Through the server or from device to device the models are the same bit for bit; what differs
-is who carries them, which accounting charges.
+AFLS (paper 003), sections on FedSeQ and FedSeQ-D2D; docs/methods.md 6.2, 6.3. A fresh random order
+every round. Through the server or from device to device the models are the same bit for bit; what
+differs is who carries them, which accounting charges.
 """
 
 from __future__ import annotations

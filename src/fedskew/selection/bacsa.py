@@ -1,9 +1,9 @@
 """Choose clients whose labels together are most balanced, and use nobody much more than others.
 
 Yadav, Bor-Yaliniz: "BACSA: A Bias-Aware Client Selection Algorithm for Privacy-Preserving Federated
-Learning in Wireless Healthcare Networks" (paper 001), eqs 10-11; METHODS 4.8. With b the clients'
-label proportions, usually ``estimated`` (but any signal will do), u the target and m_k how often
-client k was chosen before round r,
+Learning in Wireless Healthcare Networks" (paper 001), eqs 10-11; docs/methods.md 4.8. With b the
+clients' label proportions, usually ``estimated`` (but any signal will do), u the target and m_k how
+often client k was chosen before round r,
 
     F(S) = C * sum_c (q_c - u_c)^2 + gamma * mean over S of f_k
     q = mean of b over S,    f_k = sqrt(m_k / (r - 1) / s_k)
@@ -17,11 +17,11 @@ Differs from the paper:
   IDENTICAL, one of its symbols is undefined, and the fairness term (about 37 at r = 100, m_k = 50)
   drowns the other (at most 1). ``objective = "literal"`` is that formula, for the record only: it
   is WORSE THAN RANDOM. Imbalance of the sets chosen from 20 Dirichlet(0.1) clients, 5 at a time:
-  group 0.017, random 0.095, literal 0.295 (METHODS 4.8).
+  group 0.017, random 0.095, literal 0.295 (docs/methods.md 4.8).
 - The root in eq 11 is a mangled combinatorial-UCB bonus. ``objective = "ucb"`` is the bonus
   unmangled, after everybody has been chosen once; ``"penalty_raw"`` is the term as printed, beside
-  the group balance (wants gamma near 0.001). METHODS 4.8 divides the bonus by the SNR; that would
-  reward bad channels, so here ``use_snr`` multiplies it by s_k inside the root.
+  the group balance (wants gamma near 0.001). docs/methods.md 4.8 divides the bonus by the SNR; that
+  would reward bad channels, so here ``use_snr`` multiplies it by s_k inside the root.
 - theta of eq 11 only rescales gamma; it is 1 / median SNR, so that s_k has no unit.
 - ``solver``: the paper does not say how its mixed-integer problem is solved. See
   :mod:`fedskew.labels.balance`.

@@ -2,17 +2,18 @@
 server's own, then choose a balanced group, trying little-known clients now and then.
 
 Yang, Wang, Zhu, Wang, Qian: "Federated Learning with Class Imbalance Reduction", EUSIPCO 2021
-(arXiv 2011.11266), the benchmark "CBA" of paper 001; METHODS 4.9. For every model that comes back,
-with |g_c|^2 the squared gradient of output row c on the auxiliary set: R_k = softmax_c(beta
-|g_c|^2), averaged over the client's visits with forgetting ``rho``; reward r_k = 1 / KL(R_k ||
-uniform). A round starts with the best UCB score r_k + lambda sqrt(3 ln t / (2 T_k)), T_k visits so
-far, and adds, m - 1 times, the client that brings the mean of R over the group nearest to uniform.
+(arXiv 2011.11266), the benchmark "CBA" of paper 001; docs/methods.md 4.9. For every model that
+comes back, with |g_c|^2 the squared gradient of output row c on the auxiliary set: R_k =
+softmax_c(beta |g_c|^2), averaged over the client's visits with forgetting ``rho``; reward r_k = 1 /
+KL(R_k || uniform). A round starts with the best UCB score r_k + lambda sqrt(3 ln t / (2 T_k)), T_k
+visits so far, and adds, m - 1 times, the client that brings the mean of R over the group nearest to
+uniform.
 
 NEEDS AUXILIARY DATA (``data.auxiliary``), which is what paper 001 holds against it.
 
 Differs from the paper:
-- Known to us from METHODS and paper 001, not re-read: constants are METHODS' (beta = 1 after
-  scaling the norms of a client to a maximum of 1, rho = 0.99) and lambda = 1 is ours.
+- Known to us from paper 001 and second-hand notes, not re-read: constants are theirs (beta = 1
+  after scaling the norms of a client to a maximum of 1, rho = 0.99) and lambda = 1 is ours.
 - The gradient of row c is taken over the whole auxiliary set. It is large for classes the client's
   model names too often, so R grows with the client's share of a class: correlation 0.97 after 6
   rounds of digits with 2 classes a client (0.34 after 1).

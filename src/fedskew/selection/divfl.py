@@ -2,7 +2,7 @@
 
 Balakrishnan, Li, Zhou, Himayat, Smith, Bilmes: "Diverse Client Selection for Federated Learning via
 Submodular Maximization", ICLR 2022, Algorithm 1: minimise G(S) = Σ_k min_{i∈S} ‖g_k - g_i‖
-greedily, a facility location problem (METHODS 4.13).
+greedily, a facility location problem (docs/methods.md 4.13).
 
 In the first round every client trains once and sends its update; later only those that were
 selected refresh theirs.

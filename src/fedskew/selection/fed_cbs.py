@@ -1,8 +1,8 @@
 """Draw clients one after another, favouring those that make the group's labels more balanced.
 
 Zhang, Li, Tang, Sun, Chen, Zhang, Chen, Chen, Li: "Fed-CBS: A Heterogeneity-Aware Client Sampling
-Mechanism for Federated Learning via Class-Imbalance Reduction", ICML 2023; METHODS 4.10. How
-unbalanced a group is:
+Mechanism for Federated Learning via Class-Imbalance Reduction", ICML 2023; docs/methods.md 4.10.
+How unbalanced a group is:
 
     QCID(S) = sum_c (n_c(S) / n(S) - 1/C)^2 = (sum over i, j in S of G_ij) / n(S)^2 - 1/C
     G = N N^T for the counts N (K, C)
@@ -12,7 +12,7 @@ the j-th with ~ QCID(S)^beta_(j-1) / QCID(S with k)^beta_j; the exponents rise f
 starts at 1.
 
 Differs from the paper:
-- Known to us from METHODS, which read a third-party implementation; that one takes the argmax for
+- Known to us from a third-party implementation; that one takes the argmax for
   the first client and floors QCID at 1e-3. lambda = 1 is to be tuned.
 - Probabilities are formed in log space with QCID floored at 1e-12; the factor QCID(S)^beta_(j-1) is
   the same for every k and drops out. The best of ``draws`` groups is kept.

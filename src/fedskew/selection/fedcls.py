@@ -3,10 +3,10 @@ nearly the same labels.
 
 Li, Wu: "FedCLS: a federated learning client selection algorithm based on cluster label
 information", VTC 2022-Fall. Neither the paper nor its code could be obtained; this is a
-reconstruction from how papers 000 and 004 describe it (METHODS 4.4): presence vectors z_i in {0,
-1}^C, their Hamming distance, groups around leaders within tau C, and per round groups far from
-those already taken. tau = 0.1 was best in paper 004. Only label sets are used: no losses, so none
-are charged.
+reconstruction from how papers 000 and 004 describe it (docs/methods.md 4.4): presence vectors z_i
+in {0, 1}^C, their Hamming distance, groups around leaders within tau C, and per round groups far
+from those already taken. tau = 0.1 was best in paper 004. Only label sets are used: no losses, so
+none are charged.
 
 Differs from the public code of PSI-PFL:
 

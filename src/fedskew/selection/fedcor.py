@@ -2,7 +2,7 @@
 
 Tang, Ning, Wang, Sun, Wang, Li, Chen: "FedCor: Correlation-Based Active Client Selection Strategy
 for Heterogeneous Federated Learning", CVPR 2022, with the order of events of the authors' code
-(Yoruko-Tang/FedCor d941083; METHODS 4.5).
+(Yoruko-Tang/FedCor d941083; docs/methods.md 4.5).
 
 - Warm-up, ``warm_up`` + 1 rounds as in that code: uniform selection; before each round all
   available clients report their loss.

@@ -2,11 +2,11 @@
 
 Jimenez-Gutierrez, Giunta, Hassanzadeh, Anagnostopoulos, Chatzigiannakis, Vitaletti: "FedLECC:
 Cluster- and Loss-Guided Client Selection for Federated Learning under Non-IID Data", arXiv
-2603.08911, 2026 (paper 000), Algorithm 1. METHODS 4.6.
+2603.08911, 2026 (paper 000), Algorithm 1. docs/methods.md 4.6.
 
 Differs from the paper:
 
-- J and m are not given there; METHODS recommends J = 5, m = 10 for 100 to 300 clients. J above the
+- J and m are not given there; we recommend J = 5, m = 10 for 100 to 300 clients. J above the
   number of clusters means all of them; with J >= m the first m clusters give one client each, so J
   has no effect.
 - Line 1 gives every cluster ceil(m / J) places, more than m in total when J does not divide m.
@@ -29,8 +29,8 @@ Differs from the paper:
 - Losses are bounded before a rule sees them (questions.plausible): nobody can report its way to the
   top for ever.
 
-Ablation (METHODS 11.3): ``rank_clusters="random"`` and ``rank_clients="random"`` put chance in the
-place of a loss; ``rank_clusters="ignore"`` makes all clients one cluster, which leaves the m
+Ablation (docs/methods.md 11.3): ``rank_clusters="random"`` and ``rank_clients="random"`` put chance
+in the place of a loss; ``rank_clusters="ignore"`` makes all clients one cluster, which leaves the m
 largest losses.
 """
 

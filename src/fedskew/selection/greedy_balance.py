@@ -1,10 +1,11 @@
 """Choose the clients whose labels together are most balanced, and nothing else: the same few
 clients, round after round.
 
-The "greedy technique" that paper 001 (BACSA) compares with, Fig 6c; METHODS 4.8: the group
+The "greedy technique" that paper 001 (BACSA) compares with, Fig 6c; docs/methods.md 4.8: the group
 objective with gamma = 0, solved exactly. What it shows is that balance alone uses few clients: with
 estimated, slightly noisy proportions one set is best for ever. Exact histograms can have many
-perfect sets (38 of five clients in METHODS' example); then each round draws one of them.
+perfect sets (38 of five clients in the example of docs/methods.md 12); then each round draws one of
+them.
 
 Differs from the paper: too many clients to look at every subset (above two million) are solved by
 swaps, always from the same random starts, so that this, too, gives the same set for the same

@@ -4,7 +4,7 @@ Wolfrath, Sreekumar, Kumar, Wang, Chandra: "HACCS: Heterogeneity-Aware Clustered
 for Accelerated Federated Learning", IPDPS 2022, and the authors' public code. A cluster's weight is
 theta_c = rho (1 - lat_c / max lat) + (1 - rho) loss_c / sum loss, over the means of its available
 members; each of the m places goes to a cluster drawn in proportion to theta, with replacement, and
-there to its fastest client not yet taken. METHODS 4.3.
+there to its fastest client not yet taken. docs/methods.md 4.3.
 
 Differs from the paper:
 

@@ -1,8 +1,8 @@
 """Group clients by how training moves the output bias; draw from groups that seem balanced.
 
 Chen, Vikalo: "Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-IID Federated
-Learning" (HiCS-FL), NeurIPS 2024 (arXiv 2310.00198), Algorithm 1; METHODS 4.14. With D_k the last
-update of the output bias, eqs 7, 9 and 10:
+Learning" (HiCS-FL), NeurIPS 2024 (arXiv 2310.00198), Algorithm 1; docs/methods.md 4.14. With D_k
+the last update of the output bias, eqs 7, 9 and 10:
 
     H_k = entropy(softmax(D_k / temperature))
     distance(u, k) = arccos(cos(D_u, D_k)) + penalty |H_u - H_k|  -> clusters
@@ -10,7 +10,7 @@ update of the output bias, eqs 7, 9 and 10:
     P(client in the cluster) ~ its examples
 
 First everybody is drawn once. This rule reads label information out of updates: the threat note of
-METHODS 8 applies.
+docs/methods.md 8 applies.
 
 Differs from the paper:
 - ``temperature`` must fit the size of the updates. The paper's 0.0025 goes with learning rate 0.001

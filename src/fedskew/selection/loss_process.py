@@ -3,8 +3,8 @@ fitted by maximum likelihood.
 
 Tang, Ning, Wang, Sun, Wang, Li, Chen: "FedCor: Correlation-Based Active Client Selection Strategy
 for Heterogeneous Federated Learning", CVPR 2022, with the linear kernel of the authors' code
-(METHODS 4.5). The changes are N(μ, Σ) with Σ = XᵀX + σ²I, where column k of the embedding X (d, K)
-says where client k lies.
+(docs/methods.md 4.5). The changes are N(μ, Σ) with Σ = XᵀX + σ²I, where column k of the embedding X
+(d, K) says where client k lies.
 
 Everything is computed with the d x d matrix A = XXᵀ + σ²I instead of the K x K matrix Σ (d = 15):
 
@@ -23,7 +23,7 @@ import scipy
 from fedskew.errors import RunError
 from fedskew.types import Bools, Floats, Ints
 
-# times the mean of the diagonal (METHODS 4.5), tried until Cholesky succeeds
+# times the mean of the diagonal (docs/methods.md 4.5), tried until Cholesky succeeds
 JITTERS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 ADAM_DECAYS = (0.9, 0.999)
 # residuals this much smaller than the changes themselves are rounding: nothing to learn from

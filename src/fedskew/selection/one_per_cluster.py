@@ -2,7 +2,7 @@
 
 Paper 002 (similarity study): clusters are made once, before training; each round trains one
 uniformly random client of each, so the number of clients per round is the number of clusters and
-``run.clients_per_round`` is not used. METHODS 4.7.
+``run.clients_per_round`` is not used. docs/methods.md 4.7.
 
 Differs from the paper:
 
@@ -10,8 +10,8 @@ Differs from the paper:
   order, then every cluster a second time, and so on. The fair comparison with other rules at the
   same number of clients.
 - ``groups="random"`` deals the clients anew into groups of the same sizes, once, before the first
-  round: the control that says whether the clusters mean anything (METHODS 11.7). At the same number
-  of clients, drawing from such groups is stratified sampling without information.
+  round: the control that says whether the clusters mean anything (docs/methods.md 11.7). At the
+  same number of clients, drawing from such groups is stratified sampling without information.
 - Clients in no cluster (the noise policy ``drop``) train only if places would stay empty without
   them.
 """

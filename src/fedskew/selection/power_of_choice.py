@@ -3,7 +3,7 @@
 Cho, Wang, Joshi: "Towards Understanding Biased Client Selection in Federated Learning", AISTATS
 2022 (PMLR 151): pow-d (``loss_source="exact"``), cpow-d (``"batch"``: the loss on one mini-batch)
 and rpow-d (``"stale"``: what the client reported when it last trained, infinite if never; no extra
-traffic). METHODS 4.2.
+traffic). docs/methods.md 4.2.
 
 Differs from the paper:
 

@@ -5,7 +5,7 @@ Jimenez-Gutierrez, Solans, Elbamby, Kourtellis: "PSI-PFL: Population Stability I
 Selection in non-IID Personalized Federated Learning", arXiv 2506.00440, 2025, and the authors'
 public code: PSI_i of every client against the label mix of all examples; those at or below the q-th
 percentile, q in {10, 25, 50}, form the cohort of the whole run; FedAvg draws half of it per round.
-METHODS 4.11 and 2.11.
+docs/methods.md 4.11 and 2.11.
 
 Differs from the paper:
 

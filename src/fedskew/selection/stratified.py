@@ -2,7 +2,7 @@
 
 Paper 004 (Clust-PSI-PFL): in every round each cluster trains max(1, round(q K_c)) of its K_c
 clients, drawn uniformly, with q = 0.5. The number of clients follows from q;
-``run.clients_per_round`` is not used. METHODS 7.1.
+``run.clients_per_round`` is not used. docs/methods.md 7.1.
 
 Differs from the paper:
 

@@ -1,12 +1,12 @@
 """Label proportions guessed from a probe: clients train a little, the server reads output layers.
 
-BACSA (paper 001), eqs 1-9; METHODS 8. Everybody starts from the first model. THIS IS A PRIVACY
-ATTACK, put to use: see :mod:`fedskew.signal.estimators` for what each method computes and how well.
-Needs no disclosure by the clients, costs one model down and one up for each of them.
+BACSA (paper 001), eqs 1-9; docs/methods.md 8. Everybody starts from the first model. THIS IS A
+PRIVACY ATTACK, put to use: see :mod:`fedskew.signal.estimators` for what each method computes and
+how well. Needs no disclosure by the clients, costs one model down and one up for each of them.
 
 Differs from the paper: the probe is explicit (the paper's box leaves open when estimation happens),
-and its default is one epoch at a small learning rate read with ``bias_linear``, which METHODS 8.3
-measured as the best without auxiliary data.
+and its default is one epoch at a small learning rate read with ``bias_linear``, which
+docs/methods.md 8.3 measured as the best without auxiliary data.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The server guesses label mixes from moved last layers. THIS IS A PRIVACY ATTACK, put to use.
 
-BACSA (paper 001), eqs 1-9; METHODS 8. A class that a client holds pulls its output neuron up, an
-absent class lets it sink, so the update of the C x L output layer and of its C biases tells the
-label counts although no client disclosed them. Secure aggregation defeats it. Every client must
+BACSA (paper 001), eqs 1-9; docs/methods.md 8. A class that a client holds pulls its output neuron
+up, an absent class lets it sink, so the update of the C x L output layer and of its C biases tells
+the label counts although no client disclosed them. Secure aggregation defeats it. Every client must
 start from the same model; one epoch with a small learning rate is the best probe.
 
 - ``eq7_raw`` / ``eq7_delta``: A_c / sum A, A_c = mean_l max(0, v_cl)^2. These are shares of SQUARED
@@ -16,7 +16,7 @@ start from the same model; one epoch with a small learning rate is the best prob
 Differs from the paper: eq 8 divides by the sum over all clients, so its rows are no distributions;
 it is left out. ``raw`` methods are the paper's and work only with BACSA's tiny constant
 initialisation; ``delta`` (trained minus received) works with any. Measured on 8x8 digits, Dirichlet
-0.5, E = 1, lr 0.01 (METHODS 8.3): total variation 0.258 eq7_raw, 0.206 sqrt_delta, 0.055
+0.5, E = 1, lr 0.01 (docs/methods.md 8.3): total variation 0.258 eq7_raw, 0.206 sqrt_delta, 0.055
 bias_linear.
 """
 
@@ -96,7 +96,7 @@ def choose_estimator(*, has_bias: bool, plain_sgd: bool) -> Estimator:
 
 
 def refresh(previous: Floats, newer: Floats, *, weight: float = 0.5) -> Floats:
-    """Blend a later estimate of the same clients into the earlier one (METHODS 8.2).
+    """Blend a later estimate of the same clients into the earlier one (docs/methods.md 8.2).
 
     An exponential moving average.
     """

@@ -1,8 +1,8 @@
 """Clients tell the server exactly how many examples of each class they hold.
 
-Papers 000, 002, 003 and 004 all assume it. Upload: 4 bytes per class, once per client (METHODS
-0.5). It gives away the label mix of every client; see :mod:`fedskew.signal.private` for a release
-with a guarantee.
+Papers 000, 002, 003 and 004 all assume it. Upload: 4 bytes per class, once per client
+(docs/methods.md 0.5). It gives away the label mix of every client; see
+:mod:`fedskew.signal.private` for a release with a guarantee.
 """
 
 from __future__ import annotations

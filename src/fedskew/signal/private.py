@@ -1,8 +1,8 @@
 """Clients add calibrated noise to label counts before sending: differential privacy, once.
 
-METHODS 0.5. Each client sends its count of every class plus independent noise of scale sensitivity
-/ epsilon, drawn by OpenDP; the server clips at 0 and normalises, which costs no privacy. One
-release: nothing is repeated over rounds.
+docs/methods.md 0.5. Each client sends its count of every class plus independent noise of scale
+sensitivity / epsilon, drawn by OpenDP; the server clips at 0 and normalises, which costs no
+privacy. One release: nothing is repeated over rounds.
 
 - **All classes get noise**, also those a client does not have. (HACCS's public code adds noise to
   the present ones only; the zeros that stay zero then reveal which classes a client holds.)
@@ -12,14 +12,14 @@ release: nothing is repeated over rounds.
   does), ``replace_one`` is the relation that still means something.
 - **Mechanisms.** ``geometric`` (default) is the Laplace mechanism on whole numbers (Ghosh,
   Roughgarden, Sundararajan 2012): counts are integers, its samples are exact, and there is no
-  rounding of floats for an attacker to read. ``laplace`` is METHODS' wording, on floats; OpenDP
+  rounding of floats for an attacker to read. ``laplace`` is the textbook's, on floats; OpenDP
   samples that on a very fine grid, so it is safe as well.
 - **Not seeded, on purpose.** OpenDP draws from the operating system's secure source and takes no
   seed: whoever knew a seed could subtract the noise. So two runs differ; keep the released counts
   if a run must be repeated.
 
-Differs from METHODS: a client with no examples stays out (``known`` False). That it is empty is
-thus not hidden, but the server knows it anyway, from its size and because it never trains.
+Differs from the textbook: a client with no examples stays out (``known`` False). That it is empty
+is thus not hidden, but the server knows it anyway, from its size and because it never trains.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How good an estimate of the label mixes is, against the truth.
 
-METHODS 8.4; kappa is eq 9 of BACSA (paper 001).
+docs/methods.md 8.4; kappa is eq 9 of BACSA (paper 001).
 
 Differs from the paper:
 

@@ -67,7 +67,9 @@ class Layout:
 
     @cached_property
     def bytes(self) -> int:
-        """Bytes of one serialised model: 4 per float, 8 per integer counter (METHODS 9.1)."""
+        """Bytes of one serialised model: 4 per float, 8 per integer counter (docs/methods.md
+        9.1).
+        """
         return sum(block.size * (8 if block.kind == "counter" else 4) for block in self.blocks)
 
     def unpack(self, vector: Params) -> dict[str, Params]:

@@ -1,4 +1,4 @@
-"""Numbers of METHODS 1 and 12 (Partition), and every refusal."""
+"""Numbers of docs/methods.md 1 and 12 (Partition), and every refusal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pool_of(*sizes: int) -> Pool:
 
 
 def hellinger(counts: np.ndarray) -> float:
-    """The closed form of METHODS 1.7."""
+    """The closed form of docs/methods.md 1.7."""
     rows = counts / counts.sum(axis=1, keepdims=True)
     clients, root_sum = len(rows), np.sqrt(rows).sum(axis=0)
     return float(np.sqrt((clients**2 - root_sum @ root_sum) / (clients * (clients - 1))))
@@ -37,7 +37,7 @@ def run(
     return partition, partition.counts(pool.labels, pool.num_classes)
 
 
-# ---------------------------------------------------------------- the oracles of METHODS 12
+# ---------------------------------------------------------------- the oracles of docs/methods.md 12
 
 
 def test_hellinger_oracle_of_the_closed_form() -> None:
@@ -201,7 +201,7 @@ def test_the_balance_rule_closes_full_clients() -> None:
 
 
 def test_attempts_follow_the_published_rule_in_distribution() -> None:
-    """An independent loop with numpy's own Dirichlet, written from METHODS 1.2: same
+    """An independent loop with numpy's own Dirichlet, written from docs/methods.md 1.2: same
     distribution of the smallest client.
     """
     sizes, clients, alpha = np.array(MNIST_COUNTS), 30, 0.2

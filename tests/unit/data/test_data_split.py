@@ -136,7 +136,9 @@ def test_none_has_no_client_test_sets() -> None:
 
 
 def test_holdout_throws_a_share_of_every_clients_training_rows_away() -> None:
-    """Paper 004's code: 80 % of 100 rows, then 80 % of those are trained on: 64 (METHODS 5)."""
+    """Paper 004's code: 80 % of 100 rows, then 80 % of those are trained on: 64 (docs/methods.md
+    5).
+    """
     plain = build_shards(table(), clients=4, partition="iid", seed=3)
     less = build_shards(table(), clients=4, partition="iid", seed=3, holdout=0.2)
     assert plain.train.sizes.tolist() == [80] * 4

@@ -9,6 +9,7 @@ import pytest
 from fedskew.evidence import code
 from fedskew.evidence.cells import cells_of
 from fedskew.evidence.study import read_study
+from fedskew.recipe import REGISTRIES
 
 FIRST = "from __future__ import annotations"  # a line of code that every file has
 TWO = """
@@ -105,3 +106,10 @@ def test_comments_docstrings_and_line_breaks_do_not(cells, monkeypatch):
 
 def test_a_string_with_a_hash_is_code():
     assert code.bare('x = "# no comment"\n') == 'x="#nocomment"'
+
+
+def test_every_stage_is_among_the_rooms_that_count():
+    for stage, registry in REGISTRIES.items():
+        modules = {rule.__module__ for rule in registry.values()}
+        known = tuple(f"fedskew.{room}." for room in code.ROOMS)
+        assert all(module.startswith(known) for module in modules), stage

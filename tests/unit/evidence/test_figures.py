@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fedskew.errors import StudyError
-from fedskew.evidence.figures import draw, read_figure
-from fedskew.evidence.kinds_of_figures import KINDS, _curve
+from fedskew.evidence.figures import KINDS, draw, read_figure
+from fedskew.evidence.figures.curves import _curve
 from fedskew.evidence.observations import observations
 from fedskew.evidence.results import Finished, Results
 

@@ -96,3 +96,24 @@ def test_data_that_only_the_user_has(run, tmp_path, monkeypatch):
         run("counted", "--workers", "1", "--quiet")
     with pytest.raises(StudyError, match="does not hold it"):
         run("counted", "--workers", "1", "--quiet", "--data-folder", str(tmp_path))
+
+
+def test_cells_without_data_are_skipped_with_the_reason(run, tmp_path, monkeypatch, capsys):
+    """The others are made, and what was there before stays."""
+    monkeypatch.setenv("FEDSKEW_DATA", str(tmp_path / "cache"))
+    monkeypatch.delenv("FEDSKEW_DATA_FOLDER", raising=False)
+    path = tmp_path / "evidence" / "counted" / "study.toml"
+    more = """
+    [[grid]]
+    name = "brought"
+    measure = "measure.py:count"
+    set = { "data.use" = "acsincome", "measure.step" = 3 }
+    """
+    path.write_text(path.read_text().replace("[[page]]", f"{more}\n[[page]]"))
+    said = []
+    monkeypatch.setattr("fedskew.cli.studies._Display.line", lambda self, text: said.append(text))
+    facts = json.loads(run("counted", "--workers", "1", "--json"))
+    assert (facts["cells"], facts["up to date"], facts["missing"]) == (5, 4, 1)
+    assert said[0].startswith("1 cells are not played: data acsincome: ")
+    page = (tmp_path / facts["page"]).read_text(encoding="utf8")
+    assert "**Not complete.** 1 of 5 cells are missing." in page

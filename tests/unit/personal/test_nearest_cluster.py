@@ -69,7 +69,9 @@ def test_a_class_nobody_had_is_placed_not_refused():
 @needs_shared
 @pytest.mark.parametrize("clients", [10, 50, 100])
 def test_acsincome_without_similarity_has_three_clusters(clients, tmp_path, monkeypatch):
-    """METHODS 3.5: only-low, only-high and one mixed client; paper 004 Fig 6: tau = 3 at any K."""
+    """docs/methods.md 3.5: only-low, only-high and one mixed client; paper 004 Fig 6: tau = 3 at
+    any K.
+    """
     monkeypatch.setenv("FEDSKEW_DATA", str(tmp_path))
     data = load("acsincome", folder=FOLDER)
     for seed in range(3):

@@ -1,5 +1,5 @@
 """Recipes of the rules on clusters, losses and label sets: they resolve, play in the loop, and
-cost what METHODS 9.1 says.
+cost what docs/methods.md 9.1 says.
 """
 
 from __future__ import annotations

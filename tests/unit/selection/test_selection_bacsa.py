@@ -41,7 +41,7 @@ def imbalance(rows, group, nu, u):
 
 
 def value(objective, group, rows, times, s, r, gamma, nu, u):
-    """METHODS 4.8, word by word."""
+    """docs/methods.md 4.8, word by word."""
     m, classes = len(group), len(u)
     if objective == "group":
         fairness = gamma / m * sum(sqrt(times[k] / max(1, r - 1) / s[k]) for k in group)
@@ -101,7 +101,7 @@ def test_a_good_channel_is_used_more_often():
     rows, snr = np.eye(2)[[0, 0, 1, 1]], np.array([1.0, 100, 1, 100])
     view = view_of(rows, m=2, times=[5, 6, 5, 6], snr=snr)
     assert bacsa(view, np.random.default_rng(0)).tolist() == [0, 2]
-    # METHODS would divide the UCB bonus by the SNR: then [0, 2] again
+    # one could divide the UCB bonus by the SNR: then [0, 2] again
     for objective in ("group", "ucb", "penalty_raw"):
         assert bacsa(
             view, np.random.default_rng(0), objective=objective, use_snr=True

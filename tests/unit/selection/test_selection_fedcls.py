@@ -17,7 +17,7 @@ from fedskew.types import Signal, bind
 
 
 def leaders_by_scanning(held, radius):
-    """The rule as METHODS 4.4 words it, client by client."""
+    """The rule as docs/methods.md 4.4 words it, client by client."""
     leaders, labels = [], []
     for i, row in enumerate(held):
         near = [g for g, leader in enumerate(leaders) if (row != held[leader]).sum() <= radius]

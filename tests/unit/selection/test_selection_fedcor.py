@@ -139,7 +139,7 @@ def test_a_covariance_that_cholesky_refuses_gets_jitter():
 
 
 def chosen_by_full_covariance(embedding, share, discount, available, m, everyone):
-    """METHODS 4.5 literally: argmax a_k Σ_i p_i Σ_ik / sqrt(Σ_kk).
+    """docs/methods.md 4.5 literally: argmax a_k Σ_i p_i Σ_ik / sqrt(Σ_kk).
 
     Then Σ <- Σ - Σ[:,k] Σ[k,:] / Σ_kk.
     """
@@ -229,7 +229,8 @@ def two_blocks(seed, rounds, clients=10, noise=0.05):
 
 @pytest.mark.parametrize("seed", range(15))
 def test_two_blocks_give_one_client_of_each(seed):
-    """METHODS 4.5 sanity: uniform selection would do so in all of 15 cases with probability 1e-4.
+    """docs/methods.md 4.5 sanity: uniform selection would do so in all of 15 cases with probability
+    1e-4.
 
     In one case it would with probability 5/9.
     """
@@ -377,8 +378,8 @@ class Blocks(ScriptedRuntime):
 
 
 def test_traffic_is_that_of_the_table():
-    """METHODS 9.1: warm-up K models down and K losses up; then m models; a throw-away round on
-    top every Δt rounds.
+    """docs/methods.md 9.1: warm-up K models down and K losses up; then m models; a throw-away round
+    on top every Δt rounds.
     """
     options = {"warm_up": 2, "every": 3, "first_steps": 5, "steps": 2}
     recipe = resolve(

@@ -16,7 +16,7 @@ from fedskew.types import AskLoss, bind
 
 
 def literal(labels, loss, available, m, J, overflow):
-    """METHODS 4.6, line by line, on lists."""
+    """docs/methods.md 4.6, line by line, on lists."""
     clusters = {
         c: [i for i in range(len(labels)) if labels[i] == c and available[i]]
         for c in sorted(set(labels) - {-1})

@@ -190,8 +190,8 @@ def test_a_censored_cost_is_a_bound_and_never_best():
 
 
 def test_what_a_target_costs_against_the_first_method():
-    """METHODS 9.6: 1 - R / R_base; where a seed never got there it is a bound, where both sides
-    failed nothing can be said.
+    """docs/methods.md 9.6: 1 - R / R_base; where a seed never got there it is a bound, where both
+    sides failed nothing can be said.
     """
     late = [made("late", s, (0.1, 0.2, 0.3, 0.4, 0.95, 0.95, 0.95)) for s in range(2)]
     soon = [made("soon", s, (0.1, 0.95, 0.95, 0.95, 0.95, 0.95, 0.95)) for s in range(2)]

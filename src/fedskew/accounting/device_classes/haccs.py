@@ -1,7 +1,7 @@
 """Fast, medium, slow and very slow devices with probabilities .6, .2, .14 and .06 (HACCS).
 
 Wolfrath et al.: "HACCS: Heterogeneity-Aware Clustered Client Selection for Accelerated Federated
-Learning", IPDPS 2022, section V; METHODS 4.3. Each class has a range of compute delays (a
+Learning", IPDPS 2022, section V; docs/methods.md 4.3. Each class has a range of compute delays (a
 multiplier times 10 s) and of bandwidths; a round trip takes 20 to 200 ms for all.
 """
 

@@ -1,4 +1,5 @@
-"""Every client holds ``classes_per_client`` classes; owners of a class share it (METHODS 1.5).
+"""Every client holds ``classes_per_client`` classes; owners of a class share it (docs/methods.md
+1.5).
 
 The class-constrained partition CCDD(Φ) of BACSA (paper 001), which gives only the idea; the rule is
 ``#label`` of NIID-Bench (Li et al., ICDE 2022). Each class is split equally among its owners.

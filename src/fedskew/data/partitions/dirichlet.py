@@ -1,4 +1,4 @@
-"""Label skew as usual: each class is dealt in Dirichlet shares (METHODS 1.2).
+"""Label skew as usual: each class is dealt in Dirichlet shares (docs/methods.md 1.2).
 
 Li, Diao, Chen, He, "Federated learning on non-IID data silos" (ICDE 2022), ``noniid-labeldir`` of
 NIID-Bench; the same rule is ``dirichlet`` of FedArtML. A client that already holds n / K examples

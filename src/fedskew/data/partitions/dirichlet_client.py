@@ -1,4 +1,5 @@
-"""Each client draws its own Dirichlet class proportions; all have the same size (METHODS 1.3).
+"""Each client draws its own Dirichlet class proportions; all have the same size (docs/methods.md
+1.3).
 
 Hsu, Qi, Brown, "Measuring the effects of non-identical data distribution for federated visual
 classification" (2019). Clients draw one after another without replacement; a class that has run out

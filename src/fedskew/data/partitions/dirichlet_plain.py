@@ -1,4 +1,5 @@
-"""Label-Dirichlet without balance or minimum size: some clients may hold nothing (METHODS 1.3).
+"""Label-Dirichlet without balance or minimum size: some clients may hold nothing (docs/methods.md
+1.3).
 
 The partition of clustered federated learning (Sattler, Müller, Samek 2020) and of FedLab's
 ``hetero`` scheme. At the same ``alpha`` it is not the same skew as :mod:`.dirichlet`. Clients

@@ -1,12 +1,13 @@
-"""Every client holds equally many examples of each of ``classes_per_client`` classes (METHODS 1.6).
+"""Every client holds equally many examples of each of ``classes_per_client`` classes
+(docs/methods.md 1.6).
 
 The setting of AFLS (paper 003): D examples per device, D / k of each of its k classes. ``owners =
 "balanced"`` gives every class the same number of owners, up to one: the only reading under which
 all data together stay IID and the paper's skew figure holds. ``"random"`` lets each client draw its
 classes freely; D then shrinks to what the most wanted class can serve.
 
-Differs from METHODS 1.6: D is k * floor(min_c n_c / owners_c), not floor(k * min_c ...), because D
-/ k must be a whole number.
+Differs from the plain reading of docs/methods.md 1.6: D is k * floor(min_c n_c / owners_c), not
+floor(k * min_c ...), because D / k must be a whole number.
 """
 
 from __future__ import annotations

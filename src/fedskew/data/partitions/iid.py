@@ -1,4 +1,4 @@
-"""Every client gets a random sample of everything: no skew at all (METHODS 1.1).
+"""Every client gets a random sample of everything: no skew at all (docs/methods.md 1.1).
 
 ``iid`` permutes all examples and cuts them into equal parts. ``iid_stratified`` does so class by
 class, so that every client holds an equal number of each class (up to one); the clients that get

@@ -22,9 +22,9 @@ def check_classes(per_client: int, num_classes: int, where: str) -> None:
 def balanced(clients: int, num_classes: int, per_client: int, rng: np.random.Generator) -> Bools:
     """Every client owns ``per_client`` classes; the numbers of owners differ by one at most.
 
-    Drawn as METHODS 1.5 says: permute a multiset of class ids, deal, swap away duplicates. Above C
-    / 2 the classes a client does NOT own are drawn instead, because a random swap then almost never
-    fits (1 in 100 for 9 of 10 classes).
+    Drawn as docs/methods.md 1.5 says: permute a multiset of class ids, deal, swap away duplicates.
+    Above C / 2 the classes a client does NOT own are drawn instead, because a random swap then
+    almost never fits (1 in 100 for 9 of 10 classes).
 
     >>> table = balanced(10, 10, 2, np.random.default_rng(0))
     >>> set(table.sum(axis=0).tolist()), set(table.sum(axis=1).tolist())

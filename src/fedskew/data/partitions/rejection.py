@@ -1,10 +1,11 @@
-"""Draw label-Dirichlet count matrices until one has no client that is too small (METHODS 1.2).
+"""Draw label-Dirichlet count matrices until one has no client that is too small (docs/methods.md
+1.2).
 
 Works on counts, never on example numbers, and on many attempts at once. A Dirichlet draw over K
 clients is made of K independent Gamma(alpha) variables; here their logarithms are drawn, using
 Gamma(alpha) = Gamma(alpha + 1) * U^(1/alpha). So a share can be as small as exp(-1/alpha) without
 becoming 0, and "renormalise over the clients that are still open" is a masked softmax that always
-has a largest term: the redraw on underflow that METHODS asks for is never needed, and no loop
+has a largest term: a redraw on underflow is never needed, and no loop
 depends on luck.
 """
 

@@ -1,4 +1,5 @@
-"""A share S is dealt at random, the rest sorted by label, one block per client (METHODS 1.4).
+"""A share S is dealt at random, the rest sorted by label, one block per client (docs/methods.md
+1.4).
 
 Karimireddy et al., "SCAFFOLD" (ICML 2020), section 7; as used by Clust-PSI-PFL (paper 004). S = 1
 is IID; with S = 0 and balanced classes every client holds one class. What does not divide evenly

@@ -43,7 +43,7 @@ MD5 = {
         "15d484375f8d13e6eb1aabb0c3f46965",
     ),
 }
-# of the training pixels / 255; METHODS 10
+# of the training pixels / 255; docs/methods.md 10
 SCALE = {"mnist": (0.1307, 0.3081), "fmnist": (0.2860, 0.3530)}
 FOLDERS = {
     "mnist": ("mnist", "MNIST/raw", "."),

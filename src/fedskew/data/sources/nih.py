@@ -2,9 +2,9 @@
 
 Wang et al., CVPR 2017.
 
-Only X-rays with exactly one of the 14 findings are kept (METHODS 11.4: an image then has one
-label), and ``patient`` names natural clients. Classes that do not occur are dropped. Cite Wang et
-al. and acknowledge the NIH Clinical Center.
+Only X-rays with exactly one of the 14 findings are kept (docs/methods.md 11.4: an image then has
+one label), and ``patient`` names natural clients. Classes that do not occur are dropped. Cite Wang
+et al. and acknowledge the NIH Clinical Center.
 """
 
 from __future__ import annotations

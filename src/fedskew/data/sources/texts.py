@@ -1,7 +1,7 @@
 """Two sets of short texts, from a Parquet file of yours; the texts never enter a dataset.
 
 Sentiment140: is a tweet positive or negative (Go, Bhayani, Huang 2009)? The neutral tweets of its
-test file are left out, as no training tweet is neutral (METHODS 10). Amazon: which of six
+test file are left out, as no training tweet is neutral (docs/methods.md 10). Amazon: which of six
 departments a review belongs to (Kashnitsky, Kaggle); the title and the finer categories are not
 used. Every word has a number here; the 10,000 that a model sees are the most frequent ones of the
 training clients' texts and are chosen when clients are built

@@ -61,7 +61,7 @@ def draw_curves(
 
 
 def draw_ecdf(comparison: Comparison, *, width: float = 5.0, height: float = 3.4) -> Figure:
-    """Share of clients whose accuracy is at most a, pooled over seeds (METHODS 9.7).
+    """Share of clients whose accuracy is at most a, pooled over seeds (docs/methods.md 9.7).
 
     A line per method; references grey.
     """

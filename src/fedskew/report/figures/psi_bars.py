@@ -1,6 +1,6 @@
 """Which labels make the skew: their parts of WPSI, from clients that have or lack them.
 
-PSI is mostly about absent classes (METHODS 2.11), and the two halves of a bar show it.
+PSI is mostly about absent classes (docs/methods.md 2.11), and the two halves of a bar show it.
 """
 
 from __future__ import annotations

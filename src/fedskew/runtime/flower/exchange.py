@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,35 +61,36 @@ def exchange(
     """
     if not letters:
         return []
-    ttl = deadline_seconds + MARGIN_SECONDS
-    messages = [
-        Message(to_records(letter.note), letter.node, letter.kind, ttl=ttl) for letter in letters
-    ]
     began = time.monotonic()
     until = began + deadline_seconds
-    places, found = _push(grid, messages)
+    places, outcomes = post(grid, letters, deadline_seconds)
     while places:
-        for reply in grid.pull_messages(list(places)):
-            place = places.pop(reply.metadata.reply_to_message_id, None)
-            if place is not None:
-                found[place] = _read(reply, letters[place])
+        for name, outcome in fetch(grid, {name: letters[i] for name, i in places.items()}).items():
+            outcomes[places.pop(name)] = outcome
         now = time.monotonic()
         if not places or now >= until:
             break
         time.sleep(min(max(poll_seconds, PATIENT * (now - began)), until - now))
-    late = Outcome("timeout", why=f"no reply within {deadline_seconds:g} s")
-    return [found.get(place, late) for place in range(len(letters))]
+    return [outcomes.get(place, late(deadline_seconds)) for place in range(len(letters))]
 
 
-def _push(grid: Grid, messages: Sequence[Message]) -> tuple[dict[str, int], dict[int, Outcome]]:
-    """(message id -> place of what is under way, outcomes of what could not be sent)."""
+def late(seconds: float) -> Outcome:
+    """No reply in time."""
+    return Outcome("timeout", why=f"no reply within {seconds:g} s")
+
+
+def post(
+    grid: Grid, letters: Sequence[Letter], deadline_seconds: float
+) -> tuple[dict[str, int], dict[int, Outcome]]:
+    """(message id -> place of what is under way, place -> outcome of what could not be sent)."""
+    ttl = deadline_seconds + MARGIN_SECONDS
+    messages = [
+        Message(to_records(letter.note), letter.node, letter.kind, ttl=ttl) for letter in letters
+    ]
     taken: set[str] = set()
     for begin in range(0, len(messages), AT_ONCE):
-        taken |= {
-            str(name)
-            for name in grid.push_messages(list(messages[begin : begin + AT_ONCE]))
-            if name
-        }
+        names = grid.push_messages(list(messages[begin : begin + AT_ONCE]))
+        taken |= {str(name) for name in names if name}
     places = {
         m.metadata.message_id: place
         for place, m in enumerate(messages)
@@ -97,6 +98,16 @@ def _push(grid: Grid, messages: Sequence[Message]) -> tuple[dict[str, int], dict
     }
     lost = Outcome("error", why="the SuperLink did not take the message")
     return places, dict.fromkeys(set(range(len(messages))) - set(places.values()), lost)
+
+
+def fetch(grid: Grid, asked: Mapping[str, Letter]) -> dict[str, Outcome]:
+    """Message id -> outcome, of the messages that have been answered by now."""
+    outcomes: dict[str, Outcome] = {}
+    for reply in grid.pull_messages(list(asked)) if asked else ():
+        name = reply.metadata.reply_to_message_id
+        if name in asked:
+            outcomes[name] = _read(reply, asked[name])
+    return outcomes
 
 
 def _read(reply: Message, letter: Letter) -> Outcome:

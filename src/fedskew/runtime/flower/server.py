@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,10 +29,13 @@ from fedskew.runtime.flower.answers import (
     shares_of,
     slots_by_client,
 )
+from fedskew.runtime.flower.backoff import Backoff
 from fedskew.runtime.flower.exchange import Letter, Outcome, exchange
+from fedskew.runtime.flower.greetings import Greetings
 from fedskew.runtime.flower.members import admitted, wrong_number
 from fedskew.runtime.flower.records import ForeignMessage, Note, layout_mark
 from fedskew.runtime.flower.registry import Registry
+from fedskew.runtime.flower.tally import Tally
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.local.store import Store
 from fedskew.runtime.replies import collect
@@ -65,27 +68,10 @@ class Patience:
     deadline_seconds: float = 300.0  # for one batch; Flower notices a dead node after about 65 s
     # for clients to join, before the first round and when too few are left
     wait_seconds: float = 120.0
+    # for a newcomer's first answer, before a round; later ones are taken in whenever they come
+    hello_seconds: float = 30.0
     min_clients: int = 0  # how many must be there to go on; 0 = all at the start, one later
     poll_seconds: float = 0.5
-
-
-@dataclass
-class Tally:
-    """What went over the wire, as this side counts it: messages, and the bytes of the arrays in
-    them.
-    """
-
-    messages_down: int = 0
-    messages_up: int = 0
-    arrays_down: int = 0  # messages with arrays in them
-    arrays_up: int = 0
-    payload_down: int = 0
-    payload_up: int = 0
-    # of payload_down: models sent out to be tested, which measures a method and is no part of its
-    # cost
-    test_down: int = 0
-    # client -> why it gives no signal
-    withheld: dict[int, str] = field(default_factory=dict)
 
 
 class FlowerRuntime:
@@ -116,9 +102,9 @@ class FlowerRuntime:
         self._test_sizes = np.zeros(clients, np.int64)
         self._counts: dict[int, Ints] = {}  # client -> exact counts it disclosed
         self._released: dict[int, Floats] = {}  # client -> counts it noised itself
-        self._mute: set[int | None] = set()  # nodes that released nothing: not asked again
+        self._releases = Backoff()  # when clients that released nothing are asked again
         self._population = draw(self._sizes)
-        self._slow: set[int] = set()  # nodes that have left one hello unanswered
+        self._greetings = Greetings(grid, self._patience.deadline_seconds)
         self._begun = False
         self.tally = Tally()
 
@@ -133,7 +119,10 @@ class FlowerRuntime:
         while True:
             self._look()
             self._greet()
-            if len(self._registry.present) >= needed or time.monotonic() >= until:
+            enough = len(self._registry.present) >= needed
+            if enough and not self._greetings.worth_waiting(self._patience.hello_seconds):
+                break
+            if time.monotonic() >= until and (self._can_begin or not self._greetings.under_way):
                 break
             time.sleep(self._patience.poll_seconds)
         self._check_anyone()
@@ -144,9 +133,13 @@ class FlowerRuntime:
         self._begun = True
         return Description(self._population, self._store.num_classes, self._layout)
 
+    @property
+    def _can_begin(self) -> bool:
+        return len(self._registry.present) >= max(1, self._patience.min_clients)
+
     def _check_anyone(self) -> None:
-        there, needed = len(self._registry.present), max(1, self._patience.min_clients)
-        if there < needed:
+        if not self._can_begin:
+            there, needed = len(self._registry.present), max(1, self._patience.min_clients)
             refused = "; ".join(self._registry.refused.values())
             what = f"{there} clients have joined, {needed} needed" + (
                 f" ({refused})" if refused else ""
@@ -165,39 +158,47 @@ class FlowerRuntime:
                 self._say(f"client {client} has left (node {node})")
 
     def _greet(self) -> None:
-        """Ask strangers who they are. Those that answer nothing useful are left out, and the run
-        goes on.
+        """Ask strangers who they are, and take in those that have answered. Those that answer
+        nothing useful are left out until they are asked again, and the run goes on.
         """
+        asked = self._greetings.nodes
+        hello = Note("hello", layout=self._mark)
         letters = [
-            Letter(node, "query.hello", Note("hello", layout=self._mark))
+            Letter(node, "query.hello", hello)
             for node in self._registry.strangers
+            if node not in asked
         ]
-        for letter, outcome in zip(letters, self._send(letters), strict=True):
-            # asked once more before the next round
-            if outcome.status == "timeout" and letter.node not in self._slow:
-                self._slow.add(letter.node)
-                self._say(f"node {letter.node} does not answer")
-                continue
-            try:
-                if outcome.note is None:
-                    raise ForeignMessage("hello", outcome.why)
-                self._take_in(letter.node, outcome.note)
-            except ForeignMessage as error:
-                self._registry.refuse(letter.node, f"node {letter.node}: {error.what}")
-                self._say(f"node {letter.node} takes no part: {error.what}")
+        for letter in letters:
+            self.tally.count_sent(letter)
+        for letter, outcome in self._greetings.send(letters) + self._greetings.collect():
+            self._count_reply(letter, outcome)
+            self._hear(letter.node, outcome)
+
+    def _hear(self, node: int, outcome: Outcome) -> None:
+        try:
+            if outcome.note is None:
+                raise ForeignMessage("hello", outcome.why)
+            self._take_in(node, outcome.note)
+        except ForeignMessage as error:
+            seconds = self._registry.refuse(node, f"node {node}: {error.what}")
+            self._say(f"node {node} takes no part: {error.what} (asked again in {seconds:g} s)")
 
     def _take_in(self, node: int, note: Note) -> None:
         said = hello_of(note, self._store.num_classes)
         if note.layout != self._mark:
             raise ForeignMessage("hello", f"client {said.client} builds a model of another layout")
         wrong = wrong_number(node, said.client, self._admitted())
+        wrong = wrong or self._registry.out_of_range(said.client)
         if wrong:
             raise ForeignMessage("hello", wrong)
         complaint = self._registry.claim(node, said.client)
         if complaint:
             self._say(complaint)
             return
-        self._say(f"client {said.client} has joined (node {node}, {said.num_examples} examples)")
+        refusals = self._registry.again.forget(node)
+        after = f" after {refusals} refusals" if refusals else ""
+        facts = f"node {node}, {said.num_examples} examples"
+        self._say(f"client {said.client} has joined ({facts}){after}")
         if said.counts is not None:
             self._counts[said.client] = said.counts
             self.tally.withheld.pop(said.client, None)
@@ -222,18 +223,24 @@ class FlowerRuntime:
         """(K, C) exact counts, as disclosed with the hello; zeros for clients that have not
         joined, or do not disclose them.
         """
-        self._check_any_signal(self._counts)
+        if not self._counts:
+            self._check_any_signal()
+        return self.disclosed_counts()
+
+    def disclosed_counts(self) -> Ints:
+        """The same, though it be nobody's."""
         return self._table(self._counts).astype(np.int64)
 
     def _without_signal(self, client: int, why: str) -> None:
         """The run goes on without this client's label counts; rules that need them pass it over."""
+        if self.tally.withheld.get(client) != why:
+            self._say(f"client {client} gives no label counts: {why}")
         self.tally.withheld[client] = why
-        self._say(f"client {client} gives no label counts: {why}")
 
-    def _check_any_signal(self, given: Mapping[int, Any]) -> None:
+    def _check_any_signal(self) -> None:
         """A recipe that needs label counts cannot begin without any."""
         withheld = self.tally.withheld
-        if withheld and not given:
+        if withheld:
             reasons = "; ".join(f"client {c}: {why}" for c, why in sorted(withheld.items())[:3])
             raise RunError(
                 "signal",
@@ -243,23 +250,25 @@ class FlowerRuntime:
 
     def released_counts(self, clients: Ids) -> ReleasedCounts:
         """Counts with the noise each client added; asked for once and kept."""
-        nodes = {int(c): self._registry.node_of(int(c)) for c in clients}
+        present = self._registry.present
         wanted = [
-            c
-            for c, node in nodes.items()
-            if c not in self._released and node is not None and node not in self._mute
+            int(c)
+            for c in clients
+            if c not in self._released and c in present and self._releases.is_due(int(c))
         ]
-        for client, outcome in zip(
-            wanted, self._ask(wanted, "query.release", "release", {}), strict=True
-        ):
+        outcomes = self._ask(wanted, "query.release", "release", {})
+        for client, outcome in zip(wanted, outcomes, strict=True):
             try:
                 if outcome.note is None or outcome.status != "ok":
                     raise ForeignMessage("release", outcome.why)
                 self._released[client] = counts_of(outcome.note, self._store.num_classes)
+                self._releases.forget(client)
+                self.tally.withheld.pop(client, None)
             except (*DAMAGED, ForeignMessage) as error:
-                self._mute.add(nodes[client])
+                self._releases.failed(client)
                 self._without_signal(client, outcome.why or str(error))
-        self._check_any_signal(self._released)
+        if not self._released and set(wanted) == {c for c in present if self._sizes[c]}:
+            self._check_any_signal()
         known = np.isin(np.arange(self._registry.clients), list(self._released))
         return ReleasedCounts(known, self._table(self._released))
 
@@ -380,14 +389,10 @@ class FlowerRuntime:
             poll_seconds=patience.poll_seconds,
         )
         for letter, outcome in zip(letters, outcomes, strict=True):
-            self._registry.heard(letter.node, failed=outcome.lost)
-            self.tally.messages_down += 1
-            self.tally.payload_down += letter.note.payload_bytes
-            self.tally.test_down += (
-                letter.note.payload_bytes if letter.note.values.get("which") == "test" else 0
-            )
-            self.tally.arrays_down += bool(letter.note.arrays)
-            self.tally.messages_up += outcome.sent
-            self.tally.arrays_up += bool(outcome.note and outcome.note.arrays)
-            self.tally.payload_up += outcome.note.payload_bytes if outcome.note else 0
+            self.tally.count_sent(letter)
+            self._count_reply(letter, outcome)
         return outcomes
+
+    def _count_reply(self, letter: Letter, outcome: Outcome) -> None:
+        self._registry.heard(letter.node, failed=outcome.lost)
+        self.tally.count_reply(outcome)

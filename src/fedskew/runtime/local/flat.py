@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from fedskew.errors import RunError
 from fedskew.streams import seed_for
 from fedskew.types import Layout, Params
 
@@ -30,9 +31,10 @@ def seeded(seed: int) -> Iterator[None]:
 def layout_of(module: nn.Module) -> Layout:
     """Trainable parameters, float buffers and integer counters.
 
-    Frozen parameters, and integer tables such as position ids, stay where they are: they are built
-    alike everywhere and never travel. Buffers a module marks as not persistent must not carry
-    anything from one batch to the next.
+    Frozen parameters, integer tables such as position ids and buffers a module marks as not
+    persistent stay where they are: they are built alike everywhere and never travel. Whatever
+    ``forward`` does to them lasts until the next client, who finds them as they were built.
+    Anything a model keeps elsewhere, in plain attributes, is beyond our reach.
     """
     tensors = [
         (name, tuple(p.shape), "weight") for name, p in module.named_parameters() if p.requires_grad
@@ -55,31 +57,65 @@ class FlatModule:
         self.layout = layout_of(self.module)
         self.vector = torch.empty(self.layout.size)
         self._counters: list[tuple[Tensor, int]] = []
+        self._views: list[tuple[str, Tensor, Tensor]] = []  # name, tensor, its part of the vector
         self.weights: list[Tensor] = []
         named = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
         for block in self.layout.blocks:
-            tensor = named[block.name]
+            tensor = named.pop(block.name)
             view = self.vector[block.offset : block.stop].view(block.shape)
             view.copy_(tensor.detach())
             if block.kind == "counter":
                 self._counters.append((tensor, block.offset))
             else:
                 tensor.data = view
+                self._views.append((block.name, tensor, view))
             if block.kind == "weight":
                 self.weights.append(tensor)
         self.trained = self.vector[: self.layout.num_weights]  # (D without buffers), shares memory
+        self._outside = [(tensor, tensor.detach().clone()) for tensor in named.values()]
+        self._buffers = [
+            (part._buffers, key, tensor)
+            for part in self.module.modules()
+            for key, tensor in part._buffers.items()
+            if tensor is not None
+        ]
         self.has_batch_norm = any(
             isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules()
         )
 
     def read(self, params: Params) -> None:
-        """Take over a flat vector."""
+        """Take over a flat vector; what lies outside of it is again as it was built."""
+        for home, key, tensor in self._buffers:
+            home[key] = tensor
+        for _, tensor, view in self._views:
+            if tensor.data_ptr() != view.data_ptr():
+                tensor.data = view
+        for tensor, built in self._outside:
+            tensor.data.copy_(built)
         self.vector.copy_(torch.from_numpy(params))
         for tensor, offset in self._counters:
             tensor.fill_(int(self.vector[offset]))
 
     def write(self, params: Params) -> None:
-        """Copy the present state into a flat vector."""
+        """Copy the present state into a flat vector, also where forward has made new buffers."""
+        for home, key, tensor in self._buffers:
+            present = home[key]
+            if present is not tensor and present is not None:
+                tensor.data.copy_(present.detach())
+        for name, tensor, view in self._views:
+            if tensor.data_ptr() != view.data_ptr():
+                _check_buffer(name, tensor)
+                view.copy_(tensor.detach())
         for tensor, offset in self._counters:
             self.vector[offset] = float(tensor)
         params[:] = self.vector.detach().numpy()
+
+
+def _check_buffer(name: str, tensor: Tensor) -> None:
+    """A weight that forward moves elsewhere has left the vector that is trained."""
+    if tensor.requires_grad:
+        raise RunError(
+            f"model weight {name}",
+            "forward replaces its memory, so that it is not trained",
+            "Change it in place: weight.data.copy_(...) instead of weight.data = ...",
+        )

@@ -52,24 +52,33 @@ class LinearTrainer:
         "optimizer": one_of("sgd", "adam"),
     }
 
-    def __init__(self, x: Params, y: Ints, num_classes: int) -> None:
+    def __init__(self, x: Params, y: Ints, outputs: int) -> None:
         # A column of ones makes the bias one more weight: no sum, no addition and no copy of its
-        # own in every step.
-        self._x = np.concatenate(
-            [np.asarray(x, np.float32), np.ones((len(x), 1), np.float32)], axis=1
-        )
-        self._y, self._classes = np.asarray(y), num_classes
+        # own in every step. A last row of zeros fills up short batches.
+        self._x = np.zeros((len(x) + 1, x.shape[1] + 1), np.float32)
+        self._x[:-1, :-1], self._x[:-1, -1] = x, 1
+        self._padding = len(x)
+        self._y = np.append(y, 0).astype(np.int64, copy=False)
+        self._outputs = outputs
 
     def _inside(self, params: Params) -> Params:
-        """Flat models (n, D), weight rows then bias, as (n, C, F + 1)."""
-        edge = self._classes * (self._x.shape[1] - 1)
-        weight = params[:, :edge].reshape(len(params), self._classes, -1)
+        """Flat models (n, D), weight rows then bias, as (n, C, F + 1); C is the number of outputs,
+        of which classes may need fewer.
+        """
+        edge = self._outputs * (self._x.shape[1] - 1)
+        weight = params[:, :edge].reshape(len(params), self._outputs, -1)
         return np.concatenate([weight, params[:, edge:, None]], axis=2)
 
     def train(self, members: Sequence[Member], job: LocalJob) -> list[Trained]:
-        """Train every member from its own model; results in their order."""
+        """Train every member from its own model; results in their order. Numbers that overflow
+        are no warning here: they end in a reply that is not finite.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._train(members, job)
+
+    def _train(self, members: Sequence[Member], job: LocalJob) -> list[Trained]:
         results: list[Trained | None] = [None] * len(members)
-        batches = [_batches(member, job) for member in members]
+        batches = [_batches(member, job, self._padding) for member in members]
         for group in _groups([len(b) for b in batches], job.batch):
             began = time.perf_counter()
             chosen = [members[i] for i in group]
@@ -99,35 +108,47 @@ class LinearTrainer:
         Members come longest first.
         """
         models = self._inside(np.stack([member.params for member in members]))
-        added = None
-        if any(member.correction is not None for member in members):
-            nothing = np.zeros_like(members[0].params)
-            added = self._inside(
-                np.stack([nothing if m.correction is None else m.correction for m in members])
-            )
-        update = _Update(models, job, added)
-        places = _lay_out(batches, job.batch)
-        labels, every = self._y.take(places.rows)[:, :, None, :], np.arange(self._classes)[:, None]
-        # the probability each example's own class had
-        right = np.ones(places.rows.shape, np.float32)
-        width = self._x.shape[1]
-        for step, n in enumerate(places.left):
-            x = self._x.take(places.rows[step, :n].ravel(), axis=0).reshape(n, job.batch, width)
-            truth = labels[step, :n] == every  # (n, C, B)
-            logits = np.matmul(models[:n], x.transpose(0, 2, 1))
-            logits -= logits.max(axis=1, keepdims=True)
-            np.exp(logits, out=logits)
-            logits /= logits.sum(axis=1, keepdims=True)
-            (logits * truth).sum(axis=1, out=right[step, :n])
-            logits -= truth
-            logits *= places.share[step, :n, None]
-            update(np.matmul(logits, x), n)
-        np.maximum(right, np.float32(1e-38), out=right)
-        np.log(right, out=right)
-        right *= places.share > 0
+        update = _Update(models, job, self._added(members))
+        losses = self._steps(models, update, _lay_out(batches, job.batch, self._padding))
         for member, trained in zip(members, models, strict=True):
             member.out[:] = np.concatenate([trained[:, :-1].ravel(), trained[:, -1]])
-        return np.asarray(-right.sum(axis=2).sum(axis=0, dtype=np.float64))
+        return losses
+
+    def _added(self, members: Sequence[Member]) -> Params | None:
+        """What each member adds to its gradients, shaped as the models; None if nobody does."""
+        if all(member.correction is None for member in members):
+            return None
+        nothing = np.zeros_like(members[0].params)
+        return self._inside(
+            np.stack([nothing if m.correction is None else m.correction for m in members])
+        )
+
+    def _steps(self, models: Params, update: _Update, places: _Places) -> Floats:
+        """Train the models in place, step by step; (g,) sums of losses."""
+        _, members, batch = places.rows.shape
+        # where among the logits of a step, (n, C, B), the one of each example's own class stands
+        first = np.arange(members)[:, None] * (self._outputs * batch) + np.arange(batch)
+        truth = self._y.take(places.rows) * batch + first
+        # An example's loss is log(sum of exp(logits)) - its own logit, both taken below the largest
+        # logit: the logarithm of a probability would end at the smallest float32, at 87.5.
+        total = np.ones(truth.shape, np.float32)
+        own = np.zeros(truth.shape, np.float32)
+        for step, n in enumerate(places.left):
+            x = self._x.take(places.rows[step, :n].ravel(), axis=0).reshape(n, batch, -1)
+            logits = np.matmul(models[:n], x.transpose(0, 2, 1))
+            logits -= logits.max(axis=1, keepdims=True)
+            flat, right = logits.reshape(-1), truth[step, :n]
+            flat.take(right, out=own[step, :n], mode="clip")  # any other mode copies once more
+            np.exp(logits, out=logits)
+            logits.sum(axis=1, out=total[step, :n])
+            logits /= total[step, :n, None]
+            flat[right] -= 1
+            logits *= places.share[step, :n, None]
+            update(np.matmul(logits, x), n)
+        losses = np.log(total, out=total)
+        losses -= own
+        losses *= places.share > 0
+        return np.asarray(losses.sum(axis=2).sum(axis=0, dtype=np.float64))
 
     def score(self, params: Params, rows: Ints) -> tuple[Params, Bools]:
         """Loss and correctness of every one of these examples under a model."""
@@ -197,11 +218,13 @@ class _Update:
         models -= scale
 
 
-def _batches(member: Member, job: LocalJob) -> Ints:
-    """(steps, B) the rows of every batch of all epochs; -1 behind the last row of a short batch."""
+def _batches(member: Member, job: LocalJob, padding: int) -> Ints:
+    """(steps, B) the rows of every batch of all epochs; padding behind the last row of a short
+    batch.
+    """
     size = len(member.rows)
     steps = -(-size // job.batch)
-    places = np.full((job.epochs, steps * job.batch), -1, np.int64)
+    places = np.full((job.epochs, steps * job.batch), padding, np.int64)
     for epoch in places:
         epoch[:size] = member.rows[member.rng.permutation(size)]
     return places.reshape(job.epochs * steps, job.batch)
@@ -222,17 +245,17 @@ def _groups(steps: Sequence[int], batch: int) -> Iterator[list[int]]:
 class _Places:
     """Which example stands where: step, member, place in the batch."""
 
-    rows: Ints  # (T, g, B); padding repeats example 0
+    rows: Ints  # (T, g, B)
     share: Params  # (T, g, B) weight of each place in its batch's mean, 0 for padding
     left: list[int]  # (T,) members that still train
 
 
-def _lay_out(batches: Sequence[Ints], batch: int) -> _Places:
+def _lay_out(batches: Sequence[Ints], batch: int, padding: int) -> _Places:
     lengths = np.array([len(b) for b in batches])
-    rows = np.full((lengths.max(), len(batches), batch), -1, np.int64)
+    rows = np.full((lengths.max(), len(batches), batch), padding, np.int64)
     for member, own in enumerate(batches):
         rows[: len(own), member] = own
-    taken = rows >= 0
+    taken = rows != padding
     share = taken / np.maximum(taken.sum(axis=2, keepdims=True), 1).astype(np.float32)
     left = (lengths[:, None] > np.arange(lengths.max())).sum(axis=0).tolist()
-    return _Places(np.maximum(rows, 0), share.astype(np.float32, copy=False), left)
+    return _Places(rows, share.astype(np.float32, copy=False), left)

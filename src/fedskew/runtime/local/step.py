@@ -16,6 +16,7 @@ Two paths with the same mathematics (a parity test compares both with ``torch.op
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
 import torch
@@ -38,7 +39,11 @@ class Step(Protocol):
 
 
 class AutogradStep:
-    """SGD with momentum, or Adam, on whatever autograd can differentiate."""
+    """SGD with momentum, or Adam, on whatever autograd can differentiate.
+
+    As ``torch.optim`` does, a weight that has no part in the loss of a batch is left alone, decay
+    and momentum included. A proximal term or a correction gives every weight a part in it.
+    """
 
     def __init__(
         self,
@@ -47,11 +52,13 @@ class AutogradStep:
         correction: Tensor | None = None,
         change: LogitChange | None = None,
     ) -> None:
-        self._model, self._job, self._correction, self._taken = model, job, correction, 0
+        self._model, self._job, self._correction = model, job, correction
         self._change = ChangedLogits(change)
         self._received = model.trained.clone() if job.prox_mu else None
-        self._first: Tensor | None = None  # momentum buffer, or Adam's mean of gradients
-        self._second: Tensor | None = None  # Adam's mean of squares
+        self._all_move = correction is not None or self._received is not None
+        self._sizes = [weight.numel() for weight in model.weights]
+        # one for the whole vector, as long as no weight has been left out; then one for each weight
+        self._descents = [_Descent(model.trained, job)]
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """One step."""
@@ -59,23 +66,73 @@ class AutogradStep:
         gradients = torch.autograd.grad(loss, self._model.weights, allow_unused=True)
         with torch.no_grad():
             pieces = [
-                torch.zeros(w.numel()) if g is None else g.reshape(-1)
-                for g, w in zip(gradients, self._model.weights, strict=True)
+                torch.zeros(size) if g is None else g.reshape(-1)
+                for g, size in zip(gradients, self._sizes, strict=True)
             ]
-            self._update(torch.cat(pieces) if len(pieces) > 1 else pieces[0].clone())
+            gradient = torch.cat(pieces) if len(pieces) > 1 else pieces[0].clone()
+            self._complete(gradient)
+            self._descend(gradient, [self._all_move or g is not None for g in gradients])
         return loss.detach() * len(y)
 
-    def _update(self, gradient: Tensor) -> None:
-        job, weights = self._job, self._model.trained
-        self._taken += 1
+    def _complete(self, gradient: Tensor) -> None:
+        """Clip the loss's gradient, then add what else pulls at the weights."""
+        job = self._job
         if job.clip_norm:
             gradient.mul_((job.clip_norm / gradient.norm().clamp(min=1e-12)).clamp(max=1.0))
         if self._correction is not None:
             gradient.add_(self._correction)
         if self._received is not None:
-            gradient.add_(weights - self._received, alpha=job.prox_mu)
+            gradient.add_(self._model.trained - self._received, alpha=job.prox_mu)
+
+    def _descend(self, gradient: Tensor, moves: list[bool]) -> None:
+        if len(self._descents) == 1 and not all(moves):
+            self._descents = self._descents[0].split(self._sizes)
+        if len(self._descents) == 1:
+            self._descents[0](gradient)
+            return
+        parts = gradient.split_with_sizes(self._sizes)
+        for descent, part, moved in zip(self._descents, parts, moves, strict=True):
+            if moved:
+                descent(part)
+
+
+class _Descent:
+    """SGD with momentum, or Adam, on a stretch of the flat vector, and what it remembers of it."""
+
+    def __init__(
+        self,
+        weights: Tensor,
+        job: LocalJob,
+        taken: int = 0,
+        first: Tensor | None = None,
+        second: Tensor | None = None,
+    ) -> None:
+        self._weights, self._job, self._taken = weights, job, taken
+        self._first = first  # momentum buffer, or Adam's mean of gradients
+        self._second = second  # Adam's mean of squares
+
+    def split(self, sizes: list[int]) -> list[_Descent]:
+        """The same, cut into stretches that can go on without each other."""
+
+        def cut(vector: Tensor | None) -> Sequence[Tensor | None]:
+            return [None] * len(sizes) if vector is None else vector.split_with_sizes(sizes)
+
+        return [
+            _Descent(weights, self._job, self._taken, first, second)
+            for weights, first, second in zip(
+                self._weights.split_with_sizes(sizes),
+                cut(self._first),
+                cut(self._second),
+                strict=True,
+            )
+        ]
+
+    def __call__(self, gradient: Tensor) -> None:
+        """One step; the gradient is used up."""
+        job = self._job
+        self._taken += 1
         if job.weight_decay:
-            gradient.add_(weights, alpha=job.weight_decay)
+            gradient.add_(self._weights, alpha=job.weight_decay)
         if job.optimizer == "adam":
             self._adam(gradient)
             return
@@ -84,7 +141,7 @@ class AutogradStep:
                 gradient if self._first is None else self._first.mul_(job.momentum).add_(gradient)
             )
             gradient = self._first
-        weights.add_(gradient, alpha=-job.lr)
+        self._weights.add_(gradient, alpha=-job.lr)
 
     def _adam(self, gradient: Tensor) -> None:
         (beta1, beta2), t = ADAM_BETAS, self._taken
@@ -93,12 +150,12 @@ class AutogradStep:
         self._first.lerp_(gradient, 1 - beta1)
         self._second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         scale = (self._second.sqrt() / (1 - beta2**t) ** 0.5).add_(ADAM_EPS)
-        self._model.trained.addcdiv_(self._first, scale, value=-self._job.lr / (1 - beta1**t))
+        self._weights.addcdiv_(self._first, scale, value=-self._job.lr / (1 - beta1**t))
 
 
 def linear_layers(module: nn.Module) -> list[nn.Linear] | None:
     """The layers of a plain ReLU network, or None if the module is anything else (hooks and
-    parametrisations included).
+    parametrisations included, and weights that are shared, frozen or of no layer).
     """
     if type(module) is not nn.Sequential or any(_is_hooked(part) for part in module.modules()):
         return None
@@ -107,12 +164,17 @@ def linear_layers(module: nn.Module) -> list[nn.Linear] | None:
         parts = parts[1:]
     linear, between = parts[0::2], parts[1::2]
     plain = all(_is_plain_linear(p) for p in linear) and all(type(p) is nn.ReLU for p in between)
-    trained = all(p.requires_grad for p in module.parameters())
-    return (
-        [p for p in linear if isinstance(p, nn.Linear)]
-        if plain and trained and len(linear) == len(between) + 1
-        else None
-    )
+    if not plain or len(linear) != len(between) + 1:
+        return None
+    layers = [part for part in linear if isinstance(part, nn.Linear)]
+    return layers if _are_their_own(layers, module) else None
+
+
+def _are_their_own(layers: list[nn.Linear], module: nn.Module) -> bool:
+    """Whether each layer has weights to itself, all trained, and the module has no others."""
+    used = sorted(id(weight) for layer in layers for weight in (layer.weight, layer.bias))
+    trained = sorted(id(weight) for weight in module.parameters() if weight.requires_grad)
+    return used == trained and len(trained) == len(list(module.parameters()))
 
 
 def _is_hooked(part: nn.Module) -> bool:

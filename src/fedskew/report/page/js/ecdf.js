@@ -1,5 +1,5 @@
 // How many clients are served how well: the share of clients whose accuracy is at most a, over all
-// seeds (METHODS 9.7).
+// seeds (docs/methods.md 9.7).
 
 const ecdfFigure = {
   id: "ecdf",

@@ -1,19 +1,33 @@
 """Figures of a page as ``study.toml`` declares them: which kind, of which rows.
 
-docs/evidence.md lists the kinds and what each of them reads of a declaration.
+docs/evidence.md lists the kinds and what each of them reads of a declaration. A new kind is a
+function (declaration, its rows, all rows) -> figure in a file here, and a line in ``KINDS``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedskew.errors import StudyError, did_you_mean
 from fedskew.evidence.fields import check_entries
-from fedskew.evidence.kinds_of_figures import KINDS, Figure
+from fedskew.evidence.figures.against_axis import heat, lines
+from fedskew.evidence.figures.clients import bars, distribution
+from fedskew.evidence.figures.curves import curves
+from fedskew.evidence.figures.declared import Figure, Rows
+from fedskew.evidence.figures.dots import dots
 from fedskew.evidence.observations import Observation, select
 from fedskew.report.figures.style import DPI, drawing
+
+KINDS: Mapping[str, Callable[[Figure, Rows, Rows], Any]] = {
+    "dots": dots,
+    "curves": curves,
+    "lines": lines,
+    "heat": heat,
+    "bars": bars,
+    "distribution": distribution,
+}
 
 
 def read_figure(where: str, raw: Mapping[str, Any]) -> Figure:
