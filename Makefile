@@ -8,7 +8,7 @@ FLOWER_READY := .venv-flower/.ready-fedskew
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-flower check format bench bench-flower clean
-.PHONY: evidence-pages
+.PHONY: evidence-pages mutants
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ bench: $(READY) ## speed against a bare PyTorch loop and Flower's simulation, op
 
 bench-flower: $(READY) ## the same job on Flower's simulation engine, in an environment of its own
 	$(BIN)/python benchmarks/flower.py
+
+mutants: $(READY) ## would a test notice? 300 sampled changes to the code, at most 30 minutes; goes on where it stopped
+	$(BIN)/python benchmarks/mutants.py
 
 evidence-%: $(READY) ## make a study of evidence/ again: `fedskew reproduce` lists them and says what is missing
 	$(BIN)/fedskew reproduce $*

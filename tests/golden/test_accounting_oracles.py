@@ -54,6 +54,13 @@ def test_multicast_sends_each_model_once():
     assert (down.bytes, down.multicast) == (3 * S, 2 * S)
 
 
+def test_what_is_sent_after_a_silent_first_client_reaches_nobody_else():
+    """One transmission begins both chains; the slot's own model goes to client 2 once more."""
+    plan = Plan((Chain(0, (1, 2)), Chain(0, (3,))))
+    down = model_transfers(plan, {1}, S)[0]
+    assert (down.bytes, down.multicast) == (3 * S, 2 * S)
+
+
 def test_a_silent_client_is_charged_for_what_it_got():
     plan = Plan((Chain(0, (1,)), Chain(0, (2,))))
     assert bytes_of(plan, silent=[2]) == {"down": 2 * S, "up": S, "d2d": 0}

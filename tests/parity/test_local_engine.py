@@ -97,6 +97,27 @@ def test_every_local_job_matches_torch_optim(shards, job):
     assert np.allclose(got.params[0], flat(plain), atol=1e-5)
 
 
+@pytest.mark.parametrize(("dropout", "outcomes"), [(0.5, 3), (0.0, 1)])
+def test_dropout_differs_from_client_to_client_and_from_round_to_round(shards, dropout, outcomes):
+    """All examples are the same one, so the order of batches cannot make the difference."""
+    same = replace(
+        shards, x=np.repeat(shards.x[:1], len(shards.x), axis=0), y=np.zeros_like(shards.y)
+    )
+
+    def factory():
+        layers = nn.Linear(64, 8), nn.ReLU(), nn.Dropout(dropout), nn.Linear(8, 10)
+        return nn.Sequential(nn.Flatten(), *layers)
+
+    job = LocalJob(batch=5, max_examples=5, lr=0.1)
+    with LocalRuntime(store_of(same), factory, workers=1) as runtime:
+        start = runtime.initial(4)[None]
+        first = runtime.train(TrainOrder([0, 1], start, [0, 0], job, seed=9, round=1))
+        second = runtime.train(TrainOrder([0], start, [0], job, seed=9, round=2))
+        again = runtime.train(TrainOrder([0], start, [0], job, seed=9, round=1))
+    assert np.array_equal(first.params[0], again.params[0])
+    assert len(np.unique(np.concatenate([first.params, second.params]), axis=0)) == outcomes
+
+
 def test_the_fused_step_is_used_and_is_the_same_mathematics():
     x, y = torch.randn(12, 64), torch.randint(0, 10, (12,))
     added = torch.randn(2410) * 0.02

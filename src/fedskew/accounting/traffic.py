@@ -84,19 +84,20 @@ def histogram_transfers(num_clients: int, num_classes: int) -> tuple[Transfer, .
 
 
 def probe_transfers(
-    asked: int, uploads: int, model_bytes: int, *, upload_bytes: int = 0
+    asked: int, uploads: int, model_bytes: int, *, upload_bytes: int = 0, slots: int = 1
 ) -> tuple[Transfer, ...]:
-    """Models that go out for a probe or a throw-away round.
-
-    Back comes a model, or a gradient of ``upload_bytes``.
+    """Models of so many slots that go out for a probe or a throw-away round; back comes a model, or
+    a gradient of ``upload_bytes``.
     """
-    down = Transfer("down", "probe", asked * model_bytes, model_bytes if asked else 0)
+    down = Transfer("down", "probe", asked * model_bytes, min(asked, slots) * model_bytes)
     up = uploads * (upload_bytes or model_bytes)
     return _nonzero([down, Transfer("up", "gradient" if upload_bytes else "probe", up, up)])
 
 
 def loss_transfers(asked: int, model_bytes: int, slots: int = 1) -> tuple[Transfer, ...]:
-    """The present model goes out to be evaluated, one loss comes back from each client."""
+    """The present models of so many slots go out to be evaluated, one loss comes back from each
+    client.
+    """
     losses = asked * LOSS_BYTES
     down = Transfer("down", "model", asked * model_bytes, min(asked, slots) * model_bytes)
     return _nonzero([down, Transfer("up", "loss", losses, losses)])

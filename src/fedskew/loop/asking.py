@@ -106,12 +106,11 @@ def _losses(setting: Setting, state: State, ask: AskLoss, round: int) -> Answere
     values = losses_at(setting, state, ask.clients, state.models, round, ask.max_examples)
     known = state.loss.copy()
     known[ask.clients] = np.where(np.isnan(values), known[ask.clients], values)
-    slots = 1 if state.home is None else len(state.models)
     size = setting.description.layout.bytes
     return Answered(
         Answer(ask, values),
         replace(state, loss=known),
-        loss_transfers(len(ask.clients), size, slots),
+        loss_transfers(len(ask.clients), size, _slots_of(state, ask.clients)),
         looking_cost(setting, ask.clients, max_examples=ask.max_examples),
         frozenset(ask.clients.tolist()),
     )
@@ -125,9 +124,9 @@ def _updates(setting: Setting, state: State, ask: AskUpdates, round: int) -> Ans
         parts = head_slices(layout, setting.description.num_classes)
     width = sum(part.stop - part.start for part in parts)
     updates: Floats = np.full((len(ask.clients), width), np.nan)
-    home = _homes(state, ask.clients)
-    late = late_clients(setting, ask.clients, job)
-    uploads = 0
+    home, up = _homes(state, ask.clients), 4 * width
+    late = late_clients(setting, ask.clients, job, down=layout.bytes, up=up)
+    silent: set[int] = set()
     for begin in range(0, len(ask.clients), AT_ONCE):
         piece = slice(begin, begin + AT_ONCE)
         order = TrainOrder(
@@ -142,13 +141,12 @@ def _updates(setting: Setting, state: State, ask: AskUpdates, round: int) -> Ans
         deltas = replies.params - state.models[home[piece]]
         rows = np.concatenate([deltas[:, part] for part in parts], axis=1)
         updates[piece] = np.where(replies.ok[:, None], rows, np.nan)
-        uploads += int(replies.sent.sum())
-    up = 4 * width
-    silent = set(ask.clients[np.isnan(updates).all(axis=1)].tolist())
+        silent.update(ask.clients[piece][~replies.sent].tolist())
+    asked, slots = len(ask.clients), _slots_of(state, ask.clients)
     return Answered(
         Answer(ask, updates),
         state,
-        probe_transfers(len(ask.clients), uploads, layout.bytes, upload_bytes=up),
+        probe_transfers(asked, asked - len(silent), layout.bytes, upload_bytes=up, slots=slots),
         throw_away_cost(setting, ask.clients, job, up=up, silent=silent),
         frozenset(ask.clients.tolist()),
     )
@@ -156,32 +154,38 @@ def _updates(setting: Setting, state: State, ask: AskUpdates, round: int) -> Ans
 
 def _trial(setting: Setting, state: State, ask: AskTrial, round: int) -> Answered:
     """A round that is thrown away, then the loss of its outcome at everybody who can be asked."""
-    outcome, uploads = _play_trial(setting, state, ask, round)
+    outcome, silent = _play_trial(setting, state, ask, round)
     population, size = setting.description.population, setting.description.layout.bytes
     present = np.flatnonzero(setting.runtime.available(round) & (population.num_examples > 0))
     values = np.full(population.size, np.nan)
     values[present] = losses_at(setting, state, present, outcome, round, 0)
-    slots = 1 if state.home is None else len(state.models)
-    trained = probe_transfers(len(ask.clients), uploads, size)
-    training = throw_away_cost(setting, ask.clients, setting.method.job_at(round), up=size)
+    asked, slots = len(ask.clients), _slots_of(state, ask.clients)
+    trained = probe_transfers(asked, asked - len(silent), size, slots=slots)
+    job = setting.method.job_at(round)
+    training = throw_away_cost(setting, ask.clients, job, up=size, silent=silent)
     return Answered(
         Answer(ask, values),
         state,
-        trained + loss_transfers(len(present), size, slots),
-        training + looking_cost(setting, np.flatnonzero(~np.isnan(values))),
+        trained + loss_transfers(len(present), size, _slots_of(state, present)),
+        training + looking_cost(setting, present),
     )
 
 
-def _play_trial(setting: Setting, state: State, ask: AskTrial, round: int) -> tuple[Params, int]:
-    """The models after a round that is thrown away, and how many clients sent one."""
+def _play_trial(
+    setting: Setting, state: State, ask: AskTrial, round: int
+) -> tuple[Params, set[int]]:
+    """The models after a round that is thrown away, and who sent nothing."""
     home = _homes(state, ask.clients)
     pairs = zip(home, ask.clients, strict=True)
     plan = Plan(tuple(Chain(int(slot), (int(c),)) for slot, c in pairs))
     memory = dict(state.memory.get("aggregation", {}))
     job = setting.method.job_at(round)
-    runners = train_plan(setting, plan, state.models, TRIAL_ROUNDS + round, memory, job=job)
+    steering = state.memory.get("procedure")
+    runners = train_plan(
+        setting, plan, state.models, TRIAL_ROUNDS + round, memory, job=job, steering=steering
+    )
     merged, _ = merge_slots(setting, plan, state.models, runners, memory, round, state.home)
-    return merged, sum(len(r.seconds) - len(r.silent) for r in runners)
+    return merged, {client for runner in runners for client in runner.silent}
 
 
 def _slot_losses(setting: Setting, state: State, ask: AskSlots, round: int) -> Answered:
@@ -251,6 +255,11 @@ def slot_losses(setting: Setting, models: Params, clients: Ints, slots: Ints) ->
     order = ScoreOrder(np.repeat(clients, s), models, np.tile(slots, n), "train")
     scores = setting.runtime.score(order)
     return plausible(scores.loss.reshape(n, s), setting.description.num_classes)
+
+
+def _slots_of(state: State, clients: Ints) -> int:
+    """In how many slots these clients live: as many transmissions reach them all."""
+    return len(np.unique(_homes(state, clients)))
 
 
 def _homes(state: State, clients: Ints) -> Ints:

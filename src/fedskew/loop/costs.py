@@ -48,7 +48,7 @@ def round_cost(
         held=(size - setting.description.layout.bytes) * plan.models_down,
         silent={client for runner in runners for client in runner.silent},
         failed={client for runner in runners for client in runner.failures},
-        holders=() if setting.method.resend else holders,
+        holders=holders,
     )
     return _cost(setting, errand, passes, size * plan.models_up)
 

@@ -86,7 +86,7 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     choice = select(setting, state, view)
     order = arrange(setting, choice, view)
     state, plan = order.state, order.value
-    holders = choice.holders | order.holders
+    holders = holders_of(setting, choice, order)
 
     memory = dict(state.memory)
     before = with_slots(state.models, setting.initial, plan)
@@ -154,6 +154,15 @@ def arrange(setting: Setting, choice: Decision, view: View) -> Decision:
 
     memory = choice.state.memory.get("procedure", {})
     return decide(setting, choice.state, view.round, where, memory, consult)
+
+
+def holders_of(setting: Setting, choice: Decision, order: Decision) -> frozenset[int]:
+    """Who need not be sent the model to train, because it was asked something about it. Where
+    several models go to each client (FedSoft), nobody has them all.
+    """
+    if setting.method.resend or order.value.models_down != 1:
+        return frozenset()
+    return choice.holders | order.holders
 
 
 def look(setting: Setting, state: State, round: int) -> View:
@@ -260,7 +269,7 @@ def round_transfers(
         silent,
         setting.description.layout.bytes,
         failed={client for runner in runners for client in runner.failures},
-        holders=frozenset() if method.resend else holders,
+        holders=holders,
         extra_models=method.aggregation.rule.extra_models,
     )
     reported = {*method.selection.rule.needs()} & {"latency", "snr", "loss"}

@@ -86,23 +86,41 @@ def turn_times(
     *,
     examples: Mapping[int, int] | None = None,
     holders: Collection[int] = (),
+    down: float | None = None,
+    up: float | None = None,
 ) -> dict[int, float]:
-    """client -> seconds from the model's departure to the answer, for a turn through the server."""
+    """client -> seconds from the model's departure to the answer's arrival, for a turn of training
+    through the server. ``down``, ``up``: bytes each way; None: the model and its extra vectors.
+    """
     clients = [int(c) for c in clients]
     passes = training_passes(setting, clients, job, examples)
     plan = Plan(tuple(Chain(0, (c,)) for c in clients))
     size = model_bytes(setting)
     held = size - setting.description.layout.bytes
-    errand = errand_of(setting, plan, passes, down=size, up=size, held=held, holders=holders)
+    errand = errand_of(
+        setting,
+        plan,
+        passes,
+        down=size if down is None else down,
+        up=size if up is None else up,
+        held=held,
+        holders=holders,
+    )
     return turn_seconds(errand)
 
 
 def late_clients(
-    setting: Setting, clients: Iterable[int], job: LocalJob, holders: Collection[int] = ()
+    setting: Setting,
+    clients: Iterable[int],
+    job: LocalJob,
+    holders: Collection[int] = (),
+    *,
+    down: float | None = None,
+    up: float | None = None,
 ) -> set[int]:
-    """Whose answer would come after ``faults.deadline_seconds``."""
+    """Whose answer would come after ``faults.deadline_seconds``, as in :func:`turn_times`."""
     deadline = setting.method.tariff.patience_seconds
     if not deadline:
         return set()
-    times = turn_times(setting, clients, job, holders=holders)
+    times = turn_times(setting, clients, job, holders=holders, down=down, up=up)
     return {client for client, seconds in times.items() if seconds > deadline}

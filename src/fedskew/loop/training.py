@@ -9,7 +9,7 @@ import numpy as np
 
 from fedskew.errors import RunError
 from fedskew.loop.method import Setting
-from fedskew.loop.timing import late_clients
+from fedskew.loop.timing import late_clients, model_bytes
 from fedskew.runtime.replies import Reply, collect, reply_of
 from fedskew.types import (
     Chain,
@@ -87,6 +87,8 @@ def train_plan(
     it begins with those instead of the model's. ``holders`` need no download.
     """
     runners = [Runner(models[chain.slot]) for chain in plan.chains]
+    size = model_bytes(setting)
+    down, up = size * plan.models_down, size * plan.models_up
     job = job or setting.method.job_at(round)
     for wave in plan.waves():
         pairs = zip(wave.chains, wave.clients, strict=True)
@@ -97,7 +99,7 @@ def train_plan(
             starts, index = with_statistics(setting, clients, starts, index, statistics)
         added = _corrections(setting, plan, live, models, memory, steering or {})
         order = TrainOrder(clients, starts, index, job, setting.seed, round, added)
-        late = late_clients(setting, clients, job, holders)
+        late = late_clients(setting, clients, job, holders, down=down, up=up)
         replies = train_in_time(setting, order, late)
         _take(setting, plan, runners, live, replies, starts, index)
     return runners
@@ -154,17 +156,17 @@ def _corrections(
     memory: Memory,
     steering: Memory,
 ) -> Params | None:
-    """What aggregation rule and procedure (FedSoft) have each client add to its gradients."""
+    """What the procedure (FedSoft) or else the aggregation rule has each client add to its
+    gradients. A recipe with both is refused.
+    """
     if not live:
         return None
-    server = _server_corrections(setting, plan, live, memory)
-    weights, clients = setting.description.layout.num_weights, [client for _, client in live]
     rule = setting.method.procedure.rule
+    if not rule.corrects:
+        return _server_corrections(setting, plan, live, memory)
+    weights, clients = setting.description.layout.num_weights, [client for _, client in live]
     steered = rule.corrections(steering, clients, models, weights)
-    if steered is None:
-        return server
-    steered = np.asarray(steered, np.float32)
-    return steered if server is None else steered + server
+    return None if steered is None else np.asarray(steered, np.float32)
 
 
 def _server_corrections(

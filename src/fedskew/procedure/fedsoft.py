@@ -68,6 +68,7 @@ class FedSoft(ProcedureRule):
 
     several_models = True
     looks_back = True
+    corrects = True
 
     def begin(self, fresh: Callable[[int], Params], size: int) -> Params:
         """(S + K, D) independent centres, then everybody's own model."""
@@ -90,8 +91,7 @@ class FedSoft(ProcedureRule):
         self, memory: Memory, ids: Ints, view: View, rng: np.random.Generator
     ) -> tuple[Plan | Ask, Memory]:
         """A question every few rounds; one chain per client that was drawn for any centre."""
-        even = np.full((view.size, self.centres), 1 / self.centres)
-        shares: Floats = memory.get("shares", even)
+        shares = self._shares(memory, view.size)
         if view.answers:
             shares = shares.copy()
             reported = floored(view.answers[0].values, self.smallest_share)
@@ -105,6 +105,12 @@ class FedSoft(ProcedureRule):
         home = self.centres + np.arange(view.size)
         kept = {"shares": shares, "drawn": drawn, "examples": examples}
         return Plan(chains, home=home, models_down=self.centres), kept
+
+    def _shares(self, memory: Memory, size: int) -> Floats:
+        """(K, S) what everybody reported last; an even mixture before anybody has."""
+        even = np.full((size, self.centres), 1 / self.centres)
+        shares: Floats = memory.get("shares", even)
+        return shares
 
     def _draw(self, shares: Floats, ids: Ints, view: View, rng: np.random.Generator) -> Bools:
         """(S, K) who takes part in which centre."""
@@ -127,7 +133,8 @@ class FedSoft(ProcedureRule):
         """lambda (w_k - sum_s u_ks c_s) for each client."""
         weights = models[:, :num_weights]
         centres = weights[: self.centres].astype(np.float64)
-        pulled = memory["shares"][list(clients)] @ centres
+        shares = self._shares(memory, len(models) - self.centres)
+        pulled = shares[list(clients)] @ centres
         trained = weights[self.centres + np.asarray(clients)]
         return np.asarray(self.strength * (trained - pulled), np.float32)
 

@@ -63,6 +63,10 @@ def _check_order(resolved: Table, rules: Rules) -> None:
             f"(procedure {procedure.name})"
         )
         raise RecipeError(f"aggregation {server.name}", what, "Use procedure.use = 'parallel'")
+    if procedure.rule.corrects and server.rule.corrects:
+        what = f"corrects gradients, and so does procedure {procedure.name}"
+        remedy = "Use aggregation.use = 'mean', or another procedure"
+        raise RecipeError(f"aggregation {server.name}", what, remedy)
     most = min(resolved["run"]["clients_per_round"], resolved["data"]["clients"])
     if procedure.name == "chains" and resolved["procedure"]["chains"] > most:
         what = f"{resolved['procedure']['chains']} chains for {most} clients a round"

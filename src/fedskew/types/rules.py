@@ -78,6 +78,7 @@ class ProcedureRule(ABC):
     several_models: ClassVar[bool] = False  # one per group or client, so there is no global one
     hands_on: ClassVar[bool] = False  # clients may train on each other's models
     looks_back: ClassVar[bool] = False  # has ``after``
+    corrects: ClassVar[bool] = False  # has ``corrections``
 
     def needs(self) -> Collection[str]:
         """What it cannot do without, with its options; contradictory options are refused here."""
@@ -104,7 +105,9 @@ class ProcedureRule(ABC):
     def corrections(
         self, memory: Memory, clients: Sequence[int], models: Params, num_weights: int
     ) -> Params | None:
-        """(n, W) what is added to every gradient of each client; None: nothing."""
+        """(n, W) what is added to every gradient of each client; None: nothing (only called if
+        ``corrects`` is set). The memory may be empty still: a trial comes before the first plan.
+        """
         return None
 
     def after(self, memory: Memory, seen: Aftermath) -> tuple[Params, Ints | None, Memory]:

@@ -155,6 +155,15 @@ def test_cfl_sends_absent_members_where_their_last_update_points():
     ]
 
 
+def test_cfl_sends_members_without_an_update_to_the_larger_part_even_if_it_is_the_second():
+    options = {"eps1": 0.6, "eps2": 0.9}
+    still = aftermath([[0.0, 0.0]], [4], round=3)  # its last update says nothing
+    memory = CFL(**options).after({}, still)[2]
+    one_against_three = [[1.0, 0.0], [-1.0, 0.1], [-1.0, 0.0], [-1.0, -0.1]]
+    _, home, _ = CFL(**options).after(memory, aftermath(one_against_three, [0, 1, 2, 3]))
+    assert home.tolist() == [0, 1, 1, 1, 1, 1]
+
+
 def test_cfl_relative_thresholds_are_multiples_of_the_early_norm():
     memory = {}
     for t in (1, 2, 3, 4, 5):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from fedskew import run as run_recipe
 from fedskew.errors import RecipeError, RunError
-from fedskew.loop.federation import run, settle
+from fedskew.loop.federation import prepare, run, settle
 from fedskew.loop.method import Method, named
 from fedskew.procedure import PROCEDURES
 from fedskew.procedure.per_cluster import homes_of
@@ -261,6 +261,48 @@ def test_fresh_models_differ_and_the_run_keeps_its_own():
     assert np.array_equal(made[0], setting.initial)
     assert np.array_equal(made[1], made[3])
     assert len(np.unique(np.stack(made), axis=0)) == 3
+
+
+def test_parts_that_never_travel_are_those_of_the_runs_own_seed():
+    """A runtime keeps the frozen parts of the last model it was asked for."""
+
+    class Frozen(Fits):
+        def initial(self, seed):
+            self.frozen = seed
+            return super().initial(seed)
+
+    class Fresh(Idle):
+        def begin(self, fresh, size):
+            return np.stack([fresh(0), fresh(1)])
+
+    method = settled(Fresh).method
+    setting = settle(method, Frozen(COUNTS), 5)
+    prepare(setting)
+    assert setting.runtime.frozen == 5
+
+
+def test_a_client_whose_losses_make_no_sense_stays_where_it_lives():
+    class Partly(Fits):
+        def score(self, order):
+            scores = super().score(order)
+            slots, clients = np.asarray(order.start), np.asarray(order.clients)
+            unknown = (clients == 2) | ((clients == 0) & (slots == 0))
+            return replace(scores, loss=np.where(unknown, np.nan, scores.loss))
+
+    class Homes(Idle):
+        def begin(self, fresh, size):
+            return np.stack([fresh(0) * 0 + value for value in (0.0, 4.0, 5.0)])
+
+        def plan(self, memory, ids, view, rng):
+            return Plan((), home=np.full(6, 2)), memory
+
+        def rehome(self, memory, num_slots):
+            return np.array([0, 1])
+
+    setting = settle(settled(Homes, min_ok=0).method, Partly(COUNTS), 0)
+    (before, _), (after, _) = run(setting)
+    assert before.home.tolist() == [1, 0, 0, 1, 1, 1], "at first it lives in the first of them"
+    assert after.home.tolist() == [1, 0, 2, 1, 1, 1]
 
 
 # ---------------------------------------------------------------- what is measured
