@@ -24,7 +24,6 @@ PLUS_MINUS = (
     "differences where a column says against; without it there is one seed, or it is left out "
     "where nothing hangs on it."
 )
-LONGEST_LIST = 8  # of what has changed
 
 
 def page_text(study: Study, results: Results, state: State) -> str:
@@ -110,12 +109,10 @@ def _marks(study: Study, state: State) -> list[str]:
 
 
 def _why(state: State) -> str:
-    """What has changed since."""
-    shown = list(state.changed[:LONGEST_LIST])
-    if len(state.changed) > LONGEST_LIST:
-        shown.append(f"{len(state.changed) - LONGEST_LIST} more")
-    unknown = "" if state.changed else "What they were made of was not recorded then."
-    return f"Changed since: {', '.join(shown)}." if shown else unknown
+    """What has changed is said by the command: here it would change the page with every edit."""
+    if not state.changed:
+        return "What they were made of was not recorded then."
+    return "Code or recipes that decide their numbers have changed since."
 
 
 def command_of(study: Study) -> str:

@@ -126,7 +126,7 @@ def test_a_changed_measurement_makes_the_page_older_until_it_is_made_again(count
     state = state_of(cells_of(study), results)
     assert (len(state.older), state.changed) == (4, ["measure.py"])
     page = page_text(study, results, state)
-    assert "> **Made with an older version**: 4 of 4 cells. Changed since: measure.py." in page
+    assert "> **Made with an older version**: 4 of 4 cells. Code or recipes that decide" in page
     new = make(study, results)
     assert [cell.rows[0]["number"] for cell in new.cells] == [100, 101, 200, 201]
     assert state_of(cells_of(study), new).is_current
