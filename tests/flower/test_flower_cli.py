@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+import io
 import stat
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-flower has it")
 from fake_grid import FakeGrid, server_context
+from flwr.cli.build import build_fab_from_disk
 from typer.testing import CliRunner
 
 from fedskew.cli import flower as commands
 from fedskew.deploy import flower_cli
+from fedskew.deploy.app import write_app
 from fedskew.deploy.traffic import compare, stated_overhead
 from fedskew.errors import RunError
 from fedskew.experiment.fleet import serve
+from fedskew.recipe import load, resolve
 from fedskew.records import read_json
+
+
+def bundled(app: Path) -> list[str]:
+    """The files that Flower sends to every node."""
+    with zipfile.ZipFile(io.BytesIO(build_fab_from_disk(app))) as bundle:
+        return sorted(bundle.namelist())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Flower's own
+def test_the_records_of_a_run_do_not_travel_with_the_app(tmp_path):
+    """They lie in the app's folder, and hold what clients have disclosed: label counts, losses."""
+    write_app(tmp_path / "app", resolve(load("fedlecc")))
+    before = bundled(tmp_path / "app")
+    assert before == [".info/CONTENT", "client_app.py", "pyproject.toml", "recipe.toml",
+                      "server_app.py", "task.py"]  # fmt: skip
+    for name in ("run/rounds.jsonl", "run/labels.json", "run/recipe.toml", "other.json"):
+        path = tmp_path / "app" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("secret")
+    assert bundled(tmp_path / "app") == before
+    (tmp_path / "app" / "mine.py").touch()
+    assert "mine.py" in bundled(tmp_path / "app")
 
 
 @pytest.fixture

@@ -5,35 +5,47 @@ SuperLink behind it.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-flower has it")
 import httpx
+from flwr.cli.build import build_fab_from_disk
+from flwr.proto.fab_pb2 import Fab, GetFabResponse
 from flwr.proto.fleet_pb2 import PushMessagesRequest
 from flwr.proto.message_pb2 import Message, Metadata
 from flwr.proto.node_pb2 import Node
 
-from fedskew.deploy.gate import MAX_PUSH_BYTES, PREFIX, ROUTES, Gate
+from fedskew.deploy.app import write_app
+from fedskew.deploy.approval import approve, approved_only, read_list
+from fedskew.deploy.forwarding import MAX_READ_BYTES, Forwarder, Rules
+from fedskew.deploy.gate import PREFIX, ROUTES, RULES
+from fedskew.deploy.hospital import prepare
+from fedskew.errors import RunError
+from fedskew.recipe import load, resolve
 
 NOW = datetime(2026, 11, 17, 12, 0, 0, tzinfo=UTC).timestamp()
 ME, OTHER, SUPERLINK = 11, 22, 1
 
 
-async def in_two_parts():
-    yield b"ans"
-    yield b"wer"
+async def in_two_parts(content: bytes):
+    yield content[:3]
+    yield content[3:]
 
 
 @dataclass
 class Behind:
     """A SuperLink that notes down what arrives, and a gate before it."""
 
+    rules: Rules = RULES
     arrived: list[httpx.Request] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     down: bool = False
+    content: bytes = b"answer"
 
     def __post_init__(self) -> None:
         async def answer(request: httpx.Request) -> httpx.Response:
@@ -41,10 +53,11 @@ class Behind:
                 raise httpx.ConnectError("refused")
             await request.aread()
             self.arrived.append(request)
-            return httpx.Response(200, content=in_two_parts(), headers={"x-flower": "1"})
+            parts = in_two_parts(self.content)
+            return httpx.Response(200, content=parts, headers={"x-flower": "1"})
 
         behind = httpx.AsyncClient(base_url="https://behind", transport=httpx.MockTransport(answer))
-        self.gate = Gate(behind, say=self.log.append, clock=lambda: NOW)
+        self.gate = Forwarder(behind, self.rules, say=self.log.append, clock=lambda: NOW)
 
     def post(self, path: str, content: bytes = b"", method: str = "POST", **headers: str):
         async def ask() -> httpx.Response:
@@ -112,7 +125,7 @@ def test_a_node_without_a_key_is_told_how_to_get_one():
     (pushed(target=OTHER), "a node sends a message that is no reply to the server"),
     (pushed(reply_to=""), "a node sends a message that is no reply to the server"),
     (b"\xff\xff", "what was pushed cannot be read"),
-    (b"\0" * (MAX_PUSH_BYTES + 1), "a reply's description of more than 64 MiB"),
+    (b"\0" * (MAX_READ_BYTES + 1), "more than 64 MiB"),
 ])  # fmt: skip
 def test_a_node_can_answer_and_nothing_else(content, why):
     """Not order another node about, not answer for it."""
@@ -144,6 +157,65 @@ def test_a_refusal_is_logged_once_a_minute():
         behind.post("/v1/control/start-run")
     assert len(behind.log) == 1
     assert "'/v1/control/start-run': members of the fleet cannot reach this" in behind.log[0]
+
+
+# ---------------------------------------------------------------- the gate at a hospital
+
+
+def hospital(folder: Path, *apps: bytes) -> Behind:
+    """A gate that lets these apps in, before a server that sends ``b"app"``."""
+    (folder / "policy.toml").write_text("apps = 'mine.apps'")
+    lines = [f"{hashlib.sha256(app).hexdigest()}  some app\n" for app in apps]
+    (folder / "mine.apps").write_text("# read by me\n\n" + "".join(lines))
+    sent = GetFabResponse(fab=Fab(hash_str="whatever", content=b"app")).SerializeToString()
+    return Behind(approved_only(folder / "policy.toml"), content=sent)
+
+
+def test_an_approved_app_comes_in_unchanged(tmp_path):
+    behind = hospital(tmp_path, b"other", b"app")
+    reply = behind.post(PREFIX + "get-fab")
+    assert (reply.status_code, reply.content) == (200, behind.content)
+    assert behind.post(PREFIX + "pull-messages").status_code == 200
+
+
+def test_another_app_is_not_run(tmp_path):
+    """The bytes that come in count, whatever hash the server says they have."""
+    behind = hospital(tmp_path, b"whatever")
+    reply = behind.post(PREFIX + "get-fab")
+    assert reply.status_code == 403
+    found = hashlib.sha256(b"app").hexdigest()
+    assert f"the app {found} is not on the list mine.apps: it is not run" in behind.log[0]
+
+
+@pytest.mark.parametrize("damage", ["missing", "no hash", "no policy", "no answer"])
+def test_what_cannot_be_checked_is_not_run(damage, tmp_path):
+    behind = hospital(tmp_path, b"app")
+    if damage == "missing":
+        (tmp_path / "mine.apps").unlink()
+    elif damage == "no hash":
+        (tmp_path / "mine.apps").write_text("*\n")
+    elif damage == "no policy":
+        (tmp_path / "policy.toml").write_text("apps = 1")
+    else:
+        behind.content = b"\xff\xff"
+    assert behind.post(PREFIX + "get-fab").status_code == 403
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Flower's own
+def test_an_app_is_approved_by_what_flower_makes_of_it(tmp_path):
+    """The hash is that of the bundle a server sends, whatever else lies in the folder."""
+    papers = prepare(tmp_path, "hospital")
+    write_app(tmp_path / "app", resolve(load("fedavg")))
+    sent = hashlib.sha256(build_fab_from_disk(tmp_path / "app")).hexdigest()
+    (tmp_path / "app" / "run").mkdir()
+    (tmp_path / "app" / "run" / "rounds.jsonl").touch()
+    assert approve(papers.policy, tmp_path / "app") == (sent, papers.apps)
+    approve(papers.policy, tmp_path / "app")
+    assert read_list(papers.apps) == [sent]
+    (tmp_path / "app" / "task.py").write_text("import os")
+    assert approve(papers.policy, tmp_path / "app")[0] != sent
+    with pytest.raises(RunError, match="is not a Flower app"):
+        approve(papers.policy, tmp_path)
 
 
 def test_a_node_tries_again_when_the_superlink_is_away():

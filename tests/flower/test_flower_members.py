@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import ssl
 import subprocess
@@ -57,7 +58,8 @@ def query(message, context):
 @server.main()
 def main(grid, context):
     Path("conquered").touch()
-    grid.send_and_receive([Message(RecordDict(), node, "query") for node in grid.get_node_ids()])
+    letters = [Message(RecordDict(), node, "query") for node in grid.get_node_ids()]
+    grid.send_and_receive(letters, timeout=60)
 '''
 CONNECTION = """
 [superlink]
@@ -295,19 +297,39 @@ def liar(scene):
     stop([node])
 
 
+@pytest.fixture(scope="module")
+def evil_server(scene, evil_run):
+    """The server itself submits B's app: it runs there, but at A nobody has approved it."""
+    server = scene.network["server"]
+    shutil.copytree(scene.attacker.folder / "evil", server.folder / "evil")
+    command = [program("flwr"), "run", "evil", "fedskew"]
+    done = server.run(*command, env=environment(server.folder / ".fleet" / "flwr" / "cli"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    wait_for(lambda: "is not on the list" in Path(scene.node_log).read_text())
+    return done
+
+
+@pytest.fixture(scope="module")
+def approved(scene, evil_server, liar):
+    """An honest app: sent to both hospitals, read there, approved."""
+    server = scene.network["server"]
+    few = ("data.clients=2", "run.rounds=1", "run.clients_per_round=2", "local.epochs=1")
+    sets = [word for setting in few for word in ("--set", setting)]
+    fedskew(server, "new", "app", "--recipe", "fedlecc", *sets)
+    for name in ("a", "b"):
+        shutil.copytree(server.folder / "app", scene.network[name].folder / "app")
+        fedskew(scene.network[name], "approve", "app", f"hospital-{name}")
+
+
 def run_recipe(scene: Scene, name: str):
     """FedLECC, which wants label counts, on whoever is there."""
     server = scene.network["server"]
-    if not (server.folder / "app").exists():
-        few = ("data.clients=2", "run.rounds=1", "run.clients_per_round=2", "local.epochs=1")
-        sets = [word for setting in few for word in ("--set", setting)]
-        fedskew(server, "new", "app", "--recipe", "fedlecc", *sets)
     words = ("run", "app", "--out", name, "--config", "min-clients=1")
     return server.run(sys.executable, "-m", "fedskew", "flower", *words, seconds=PATIENCE_SECONDS)
 
 
 @pytest.fixture(scope="module")
-def refused(scene, evil_run, liar):
+def refused(scene, approved):
     """A run that asks for what A's policy, as ``join`` has made it, does not give."""
     return run_recipe(scene, "refused")
 
@@ -318,6 +340,13 @@ def allowed(scene, refused):
     policy = scene.network["a"].folder / "hospital-a.toml"
     policy.write_text(policy.read_text().replace("signals = []", 'signals = ["exact"]'))
     return run_recipe(scene, "allowed")
+
+
+def test_a_node_runs_no_app_that_nobody_there_has_approved(scene, evil_server):
+    """Whoever submits it: the server's own ServerApp ran, A's ClientApp did not."""
+    assert (scene.network["server"].folder / "conquered").exists()
+    assert not (scene.network["a"].folder / "looted").exists()
+    assert not (scene.network["b"].folder / "looted").exists()
 
 
 def test_a_node_gives_no_more_than_its_policy_allows(refused):

@@ -236,6 +236,7 @@ def test_join_makes_files_that_stay_and_are_its_owners(tmp_path):
     assert kept == [
         path.read_bytes() for path in (again.key, again.public, again.policy, again.ledger)
     ]
+    assert first.apps.read_text() == ""  # no app runs yet
     first.public.unlink()
     assert prepare(tmp_path, "hospital").public.read_bytes() == kept[1]
     assert stat.S_IMODE(first.key.stat().st_mode) == 0o600

@@ -1,5 +1,5 @@
-"""``fedskew flower new | up | run | status | join | admit | restart | down``: a recipe on a fleet,
-from an empty folder to TLS.
+"""``fedskew flower new | up | run | status | admit | restart | down``, and at hospitals ``join |
+approve``: a recipe on a fleet, from an empty folder to TLS.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedskew import recipe as recipes
-from fedskew.deploy import hospital, local_fleet, membership
+from fedskew.deploy import approval, hospital, local_fleet, membership
 from fedskew.deploy.addresses import LOOPBACK
 from fedskew.deploy.app import write_app
 from fedskew.deploy.fleet_sheet import Fleet, read_fleet
@@ -329,8 +329,22 @@ def join(
         )
     policy = hospital.check(papers, superlink, root_certificates)
     _print(f"client {client} of {superlink}; {hospital.describe(policy)}")
-    command = hospital.node_command(papers, superlink, root_certificates, client, port)
-    hospital.become(command, folder / f"{name}.flwr")
+    home = folder / f"{name}.flwr"
+    if policy.apps is None:
+        command = hospital.node_command(papers, superlink, root_certificates, client, port)
+        hospital.become(command, home)
+    code = hospital.run_behind_gate(papers, superlink, root_certificates, client, port, home)
+    raise typer.Exit(code)
+
+
+@app.command()
+def approve(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The app, as it was sent to you.")],
+    name: Annotated[str, typer.Argument(help="The node: NAME of fedskew flower join NAME.")],
+) -> None:
+    """At a hospital: let an app run on this node, after you have read it."""
+    found, apps = approval.approve(Path(f"{name}.toml"), folder)
+    _print(f"{found} is on the list {apps}")
 
 
 @app.command()

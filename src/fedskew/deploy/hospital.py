@@ -6,10 +6,15 @@ key.
 
 from __future__ import annotations
 
+import ctypes
 import http.client
 import os
 import re
+import signal
 import ssl
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,14 +23,17 @@ from importlib import resources
 from pathlib import Path
 
 from fedskew.deploy.addresses import LOOPBACK, free_port
+from fedskew.deploy.approval import approved_only
 from fedskew.deploy.flower_cli import check_reachable, environment, program
-from fedskew.deploy.keys import make_node_key, private_folder
+from fedskew.deploy.forwarding import server
+from fedskew.deploy.keys import make_certificates, make_node_key, private_folder
 from fedskew.errors import RunError
 from fedskew.runtime.flower.ledger import new_ledger
 from fedskew.runtime.flower.policy import KEY, Policy, read_policy
 
 AHEAD_SECONDS, BEHIND_SECONDS = 5.0, 300.0  # what Flower accepts
 GRAIN_SECONDS = 1.0  # of the time a server tells
+PR_SET_PDEATHSIG = 1  # of prctl
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,7 @@ class Papers:
     public: Path
     policy: Path
     ledger: Path
+    apps: Path
 
 
 def prepare(folder: Path, name: str) -> Papers:
@@ -50,20 +59,24 @@ def prepare(folder: Path, name: str) -> Papers:
     if not policy.exists():
         template = resources.files("fedskew.deploy") / "template" / "policy.toml.in"
         policy.write_text(template.read_text(encoding="utf8").replace("@NAME@", name))
-    return Papers(key, public, policy, new_ledger(folder / f"{name}.ledger"))
+    apps = folder / f"{name}.apps"
+    apps.touch()
+    return Papers(key, public, policy, new_ledger(folder / f"{name}.ledger"), apps)
 
 
 def describe(policy: Policy) -> str:
     """A policy in one line.
 
     >>> describe(Policy(signals=("private",), epsilon=1.0, max_epochs=5)).split("; ")[:2]
-    ['label counts: private up to epsilon 1 in total', 'sizes: exact']
+    ['apps: any the server sends', 'label counts: private up to epsilon 1 in total']
     """
     kinds = [f"private up to epsilon {policy.epsilon:g} in total" if kind == "private" else kind
              for kind in policy.signals]  # fmt: skip
     step = policy.round_examples_to
+    apps = "any the server sends" if policy.apps is None else f"those of {policy.apps.name}"
     return "; ".join(
         (
+            f"apps: {apps}",
             f"label counts: {', '.join(kinds) or 'none'}",
             f"sizes: {'exact' if step == 1 else f'in multiples of {step}'}",
             f"scores: {'yes' if policy.scores else 'no'}",
@@ -124,3 +137,29 @@ def become(command: list[str], home: Path) -> None:
     """Turn this process into the SuperNode."""
     env: Mapping[str, str] = environment(private_folder(home))
     os.execve(command[0], command, dict(env))
+
+
+def run_behind_gate(
+    papers: Papers, superlink: str, authority: Path, client: int, port: int, home: Path
+) -> int:
+    """Run the SuperNode behind a gate of its own, which lets approved apps in; its exit code."""
+    files = make_certificates(private_folder(home) / "gate", [LOOPBACK])
+    place = (LOOPBACK, free_port(LOOPBACK))
+    gate = server(
+        approved_only(papers.policy), place, superlink, authority, files.certificate, files.key
+    )
+    command = node_command(papers, f"{LOOPBACK}:{place[1]}", files.authority, client, port)
+    # in a session of its own: Ctrl-C reaches it once, through us
+    with subprocess.Popen(
+        command, env=environment(home), start_new_session=True, preexec_fn=_end_with_parent
+    ) as node:
+        threading.Thread(target=gate.run, daemon=True).start()  # the node tries until it is there
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda got, _: node.send_signal(got))
+        return node.wait()
+
+
+def _end_with_parent() -> None:
+    """Without its gate a node reaches nobody: it ends when this process does (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

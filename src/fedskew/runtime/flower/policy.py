@@ -6,8 +6,10 @@ the policy allows and never get more. A node without a policy says nothing of it
 instead of a file is for fleets on one machine, where nobody has anything to hide.
 
 What it cannot do: an app is code, and a SuperNode runs what it is sent. The policy binds fedskew's
-own app, against every message and every run configuration. And whoever sees one client's update of
-a model can estimate its label mix (:mod:`fedskew.signal.estimators` does).
+own app, against every message and every run configuration; that no other app runs is the business
+of ``apps``, a list that :mod:`fedskew.deploy.approval` enforces before an app gets here. And
+whoever sees one client's update of a model can estimate its label mix
+(:mod:`fedskew.signal.estimators`).
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ class Policy:
     scores: bool = True  # whether it says how well a model does on its data
     max_epochs: int = 0  # in one round; 0: any number
     max_rounds: int = 0  # in one run; 0: any number
+    apps: Path | None = None  # list of apps that may run; None: any that the server sends
 
     # ------------------------------------------------------------ what may be asked
 
@@ -134,8 +137,9 @@ def read_policy(path: Path) -> Policy:
         if name not in known:
             raise _wrong(path, f"unknown key '{name}'", did_you_mean(name, known))
         raw[name] = _checked(path, name, value)
-    if raw.get("ledger") is not None:
-        raw["ledger"] = path.parent / raw["ledger"]
+    for name in ("ledger", "apps"):
+        if name in raw:
+            raw[name] = path.parent / raw[name]
     return _consistent(path, Policy(**raw))
 
 
@@ -147,6 +151,7 @@ def _checked(path: Path, name: str, value: Any) -> Any:
         "epsilon": number and 0 < value < math.inf,
         "neighbours": value in SENSITIVITY if isinstance(value, str) else False,
         "ledger": isinstance(value, str) and bool(value),
+        "apps": isinstance(value, str) and bool(value),
         "round_examples_to": isinstance(value, int) and number and value >= 1,
         "scores": isinstance(value, bool),
         "max_epochs": isinstance(value, int) and number and value >= 0,
@@ -162,6 +167,7 @@ MEANT = {
     "epsilon": "a number above 0",
     "neighbours": " or ".join(SENSITIVITY),
     "ledger": "a file name",
+    "apps": "a file name",
     "round_examples_to": "a whole number from 1",
     "scores": "true or false",
     "max_epochs": "a whole number, 0 = no limit",
