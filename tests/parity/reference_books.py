@@ -1,4 +1,6 @@
-"""The books of reference_loop.py: what it knows, bytes (METHODS 9.1), passes (9.2), questions."""
+"""The books of reference_loop.py: what it knows, bytes (docs/methods.md 9.1), passes (9.2),
+questions.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ class Books:
             geometry = self.method.distance(self.signal)
             self.clustering = self.method.clustering(geometry, stream(self.seed, "cluster"))
 
-    # ------------------------------------------------------------ bytes (METHODS 9.1)
+    # ------------------------------------------------------------ bytes (docs/methods.md 9.1)
 
     def send(self, plan, walks):
         """What the plan's models cost, and the numbers that clients report with them."""
