@@ -2,6 +2,8 @@
 
 ``app.py``                writes a Flower app
 ``local_fleet.py``        a SuperLink and SuperNodes on this machine
+``approval.py``           which apps a node runs: those that somebody at the hospital has approved
+``forwarding.py``         passes a node's calls on, message by message
 ``gate.py``               what members of a fleet with TLS reach: a node's own calls, nothing else
 ``guarded_superlink.py``  a SuperLink that takes runs from its own user only
 ``keys.py``               certificates and node keys
