@@ -8,7 +8,7 @@ FLOWER_READY := .venv-flower/.ready-fedskew
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-flower check format bench bench-flower clean
-.PHONY: evidence-pages mutants
+.PHONY: evidence-pages mutants fuzz drill
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +40,7 @@ $(FLOWER_READY): pyproject.toml constraints-flower.txt
 # The longest first, side by side: they mostly wait (for Flower's polling, and a minute until it believes that a node is dead).
 # Files, not their folder: pytest would put those of a folder into alphabetical order.
 FLEETS := $(addprefix tests/flower/test_flower_,faults.py processes.py members.py security.py simulation.py parity.py folder.py \
-  border.py policy.py joining.py gate.py cli.py)
+  border.py hostile.py policy.py joining.py gate.py cli.py)
 
 test-flower: $(FLOWER_READY) ## the Flower runtime with real SuperLinks and SuperNodes on loopback, in an environment of its own
 	@$(FLOWER)/python -m compileall -q src  # hundreds of processes import it
@@ -57,8 +57,8 @@ format: $(READY) ## put the code into its standard form
 	$(BIN)/ruff format src tests benchmarks evidence
 	$(BIN)/ruff check --fix src tests benchmarks evidence
 
-bench: $(READY) ## speed against a bare PyTorch loop and Flower's simulation, optimisers, memory, scaling, clustering, selection
-	@status=0; for script in rounds optimisers scale slots clustering selection compare flower; do \
+bench: $(READY) ## speed against a bare PyTorch loop and Flower's simulation, optimisers, objectives, memory, scaling, clustering, selection
+	@status=0; for script in rounds optimisers objectives scale slots clustering selection compare flower; do \
 	  $(BIN)/python benchmarks/$$script.py || status=1; done; exit $$status
 
 bench-flower: $(READY) ## the same job on Flower's simulation engine, in an environment of its own
@@ -66,6 +66,12 @@ bench-flower: $(READY) ## the same job on Flower's simulation engine, in an envi
 
 mutants: $(READY) ## would a test notice? 300 sampled changes to the code, at most 30 minutes; goes on where it stopped
 	$(BIN)/python benchmarks/mutants.py
+
+fuzz: $(FLOWER_READY) ## 100,000 hostile messages of every kind against whole runs: none may end a run or change what honest clients get (minutes)
+	$(FLOWER)/python tests/flower/fuzz.py
+
+drill: $(READY) $(FLOWER_READY) ## everything goes wrong: kills over all recipes, damaged folders, full disks, fuzz; at most 30 minutes, adds up over calls
+	$(BIN)/python benchmarks/drill.py
 
 evidence-%: $(READY) ## make a study of evidence/ again: `fedskew reproduce` lists them and says what is missing
 	$(BIN)/fedskew reproduce $*

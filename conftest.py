@@ -6,7 +6,8 @@ import warnings
 from importlib.util import find_spec
 
 # no tests of their own
-collect_ignore_glob = ["tests/flower/fake_grid.py", "tests/flower/real_fleet.py"]
+HELPERS = ("fake_grid", "real_fleet", "fuzz", "poison")
+collect_ignore_glob = [f"tests/flower/{name}.py" for name in HELPERS]
 if find_spec("flwr") is None:
     collect_ignore_glob += ["src/fedskew/runtime/flower/*", "src/fedskew/experiment/fleet.py"]
 else:

@@ -1,7 +1,9 @@
 """Small changes to Python code that a test should notice: found in the syntax tree, made in the
 text, so that everything else keeps its line.
 
-Left alone: annotations, decorators, docstrings, error messages (whatever is raised), imports.
+Left alone: annotations, decorators, docstrings, imports, whatever is raised or logged, assertions
+(``strict=True`` is one too), and the inside of f-strings (words, whose places in the text Python
+3.11 does not know).
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import ast
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 SWAPS: dict[type, type] = {
     ast.Lt: ast.LtE,
@@ -29,7 +32,7 @@ SWAPS: dict[type, type] = {
     ast.And: ast.Or,
     ast.Or: ast.And,
 }
-SKIPPED = (ast.Raise, ast.Import, ast.ImportFrom, ast.Assert)
+SKIPPED = (ast.Raise, ast.Import, ast.ImportFrom, ast.Assert, ast.JoinedStr)
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,13 @@ class Mutant:
     end: int
     before: str
     after: str
+    code: str  # the line it begins on
+    nth: int  # of the equal changes of such lines in this file, from the top
 
     @property
     def id(self) -> str:
-        """The same as long as this line and its change are."""
-        text = f"{self.file}|{self.line}|{self.begin}|{self.before}|{self.after}"
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        """The same wherever the line moves to."""
+        return digest(f"{self.file}|{self.code}|{self.before}|{self.after}|{self.nth}")
 
     @property
     def what(self) -> str:
@@ -61,31 +65,43 @@ class Mutant:
         return (code[: self.begin] + self.after.encode() + code[self.end :]).decode()
 
 
+def digest(text: str) -> str:
+    """A short name of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
 def mutants_of(file: str, text: str) -> list[Mutant]:
-    """Every change of one file, from top to bottom."""
-    starts = [0]
-    for line in text.encode().splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-    found = []
+    """Every change of one file, from top to bottom.
+
+    >>> [m.what for m in mutants_of("a.py", "def f(x: int = 1):\\n    return x < 2\\n")]
+    ['1  ->  2', 'return x < 2  ->  return None', 'x < 2  ->  x <= 2', '2  ->  3']
+    """
+    lines = text.encode().splitlines(keepends=True)
+    starts = [0, *accumulate(map(len, lines))]
+    found: list[Mutant] = []
     for node, after in _changes(ast.parse(text)):
         begin = starts[node.lineno - 1] + node.col_offset
         end = starts[node.end_lineno - 1] + node.end_col_offset
         before = text.encode()[begin:end].decode()
+        code = lines[node.lineno - 1].decode().strip()
+        nth = sum((m.code, m.before, m.after) == (code, before, after) for m in found)
         if after != before:
-            found.append(Mutant(file, node.lineno, begin, end, before, after))
+            found.append(Mutant(file, node.lineno, begin, end, before, after, code, nth))
     return found
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     """(node, its replacement), for everything below ``node``."""
     for child in _parts(node):
-        if not isinstance(child, SKIPPED):
+        if not (isinstance(child, SKIPPED) or _is_log(child)):
             yield from _of(child)
             yield from _changes(child)
 
 
 def _parts(node: ast.AST) -> Iterator[ast.AST]:
     """The children whose change means something."""
+    if isinstance(node, ast.keyword) and node.arg == "strict":
+        return
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "bases"):
             continue
@@ -113,6 +129,10 @@ def _of(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
 
 def _call(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+
+
+def _is_log(node: ast.AST) -> bool:
+    return _call(node) and ast.unparse(node).startswith("logger.")
 
 
 def _text(node: ast.BinOp | ast.BoolOp) -> bool:

@@ -21,6 +21,7 @@ from fedskew import models
 from fedskew.loop.federation import play_round, prepare, settle
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.local.runtime import LocalRuntime
+from fedskew.runtime.local.store import Store
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.types import Layout
 from rounds import BATCH, EXAMPLES, LR, K, M, pixels, store
@@ -41,17 +42,21 @@ def method(changes: Mapping[str, Mapping[str, object]]):
     return method_of(resolve({**changes, "local": local, "run": RUN}))
 
 
-def round_times(rounds: int) -> dict[str, list[float]]:
+def round_times(
+    methods: Mapping[str, tuple[Mapping[str, Mapping[str, object]], float | None]],
+    box: Store,
+    model: str,
+    rounds: int,
+    workers: int = 2,
+) -> dict[str, list[float]]:
     """Seconds of each method's rounds, one round of each in turn."""
-    x, y = pixels()
-    with LocalRuntime(
-        store(x, y, K, EXAMPLES), lambda: models.build("mlp", (28, 28), 10), workers=2
-    ) as runtime:
+    shape = box.x.shape[1:]
+    with LocalRuntime(box, lambda: models.build(model, shape, 10), workers=workers) as runtime:
         settings = {
-            name: settle(method(changes), runtime, seed=0) for name, (changes, _) in METHODS.items()
+            name: settle(method(changes), runtime, seed=0) for name, (changes, _) in methods.items()
         }
         states = {name: prepare(setting)[0] for name, setting in settings.items()}
-        seconds: dict[str, list[float]] = {name: [] for name in METHODS}
+        seconds: dict[str, list[float]] = {name: [] for name in methods}
         for t in range(WARM_UP + rounds):
             for name, setting in settings.items():
                 began = time.perf_counter()
@@ -59,6 +64,24 @@ def round_times(rounds: int) -> dict[str, list[float]]:
                 if t >= WARM_UP:
                     seconds[name].append(time.perf_counter() - began)
     return seconds
+
+
+def ratios(
+    title: str,
+    methods: Mapping[str, tuple[Mapping[str, Mapping[str, object]], float | None]],
+    seconds: Mapping[str, list[float]],
+) -> list[Figure]:
+    """Every method's median round against the first's."""
+    base = next(iter(methods))
+    plain = statistics.median(seconds[base])
+    note = f"median of {len(seconds[base])}"
+    figures = [Figure(f"{title}{base}: round, ms", 1000 * plain, None, note)]
+    for name, (_, limit) in list(methods.items())[1:]:
+        median = statistics.median(seconds[name])
+        paired = statistics.median(a / b for a, b in zip(seconds[name], seconds[base], strict=True))
+        note = f"{1000 * median:.1f} ms; median of the ratios of neighbours {paired:.3f}"
+        figures.append(Figure(f"{title}{name}: round / {base}", median / plain, limit, note))
+    return figures
 
 
 def array_bytes(value: object) -> int:
@@ -86,17 +109,8 @@ def state_bytes(
 def main() -> int:
     torch.set_num_threads(1)
     with threadpool_limits(1):  # as in a run
-        seconds = round_times(ROUNDS)
-    plain = statistics.median(seconds["plain SGD"])
-    figures = [Figure("plain SGD: round, ms", 1000 * plain, None, f"median of {ROUNDS}")]
-    for name, (_, limit) in METHODS.items():
-        if limit is not None:
-            median = statistics.median(seconds[name])
-            paired = statistics.median(
-                a / b for a, b in zip(seconds[name], seconds["plain SGD"], strict=True)
-            )
-            note = f"{1000 * median:.1f} ms; median of the ratios of neighbours {paired:.3f}"
-            figures.append(Figure(f"{name}: round / plain SGD", median / plain, limit, note))
+        seconds = round_times(METHODS, store(*pixels(), K, EXAMPLES), "mlp", ROUNDS)
+    figures = ratios("", METHODS, seconds)
     for name in ("SCAFFOLD", "FedDyn"):
         each, chosen, size = state_bytes(METHODS[name][0])
         note = (

@@ -8,6 +8,7 @@ training rows before these are dealt out: no client owns one. Test rows are neve
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, cast
@@ -58,7 +59,7 @@ def probe(cell: Cell) -> list[dict[str, Any]]:
     with LocalRuntime(store_of(shards), lambda: build(cell, dataset, start), workers=1) as runtime:
         first = runtime.initial(cell.seed)
         softmax = runtime.auxiliary(first[None]).class_softmax[0].mean(axis=0)
-        asked = {"probe": "all", "method": "rlu", **how}
+        asked = {"probe": "all", "method": "rlu", "start": "model", **how}
         about = runtime.describe()
         probed = head_updates(runtime, about, first, cell.seed, shards.clients, asked)
     updates = probed.updates
@@ -87,7 +88,8 @@ def build(cell: Cell, dataset: Dataset, start: str) -> nn.Module:
     within 1 / sqrt(fan in).
     """
     glorot, head = STARTS[start]
-    named = {k: v for k, v in cell.recipe["model"].items() if k not in ("use", "head_init")}
+    ours = ("use", *inspect.signature(models.build).parameters)  # what any model takes
+    named = {k: v for k, v in cell.recipe["model"].items() if k not in ours}
 
     def network(shape: tuple[int, ...], num_classes: int) -> nn.Module:
         module: nn.Module = models.MODELS[cell.recipe["model"]["use"]](shape, num_classes, **named)

@@ -16,7 +16,8 @@ from fedskew.types import LocalJob, ReleasedCounts, Runtime, ScoreOrder, TrainOr
 
 COUNTS = np.array([[10, 0], [0, 30], [20, 0], [5, 5]])
 MODELS = np.arange(12, dtype=np.float32).reshape(2, 6)
-METHODS = [name for name, _ in inspect.getmembers(Runtime, inspect.isfunction) if name[0] != "_"]
+EVERY = [name for name, _ in inspect.getmembers(Runtime, inspect.isfunction) if name[0] != "_"]
+METHODS = [name for name in EVERY if name != "concatenated"]  # answers with a runtime: see below
 
 
 class World(ScriptedRuntime):
@@ -67,6 +68,8 @@ ARGUMENTS = {
     "evaluate": (MODELS,),
     "best_fit": ([2, 1], MODELS),
     "auxiliary": (MODELS,),
+    "moments": ([2, 1], MODELS[0]),
+    "frozen": (),
     "close": (),
 }
 
@@ -106,6 +109,26 @@ def test_a_plain_wrapper_hands_over_the_very_arguments(method):
     returned = getattr(WrappedRuntime(Inner()), method)(*given)
     assert seen == [(method, *given)]
     assert returned is (None if method == "close" else answer)
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_a_second_act_is_wrapped_as_the_first(wrapper):
+    class Second(World):
+        def concatenated(self, models):
+            second = World()
+            second.bodies = models
+            return second
+
+    around = WRAPPERS[wrapper](Second())
+    second = around.concatenated(MODELS)
+    assert type(second) is type(around)
+    while isinstance(second, WrappedRuntime):
+        second = second._inner
+    assert second.bodies is MODELS
+    first = around
+    while isinstance(first, WrappedRuntime):
+        first = first._inner
+    assert isinstance(first, Second), "the first act has lost its runtime"
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)

@@ -34,6 +34,19 @@ RECIPES = {
     "clust_psi_pfl": ("clust_psi_pfl", {"local.epochs": 1}),
     "ifca": ("ifca", {"local.epochs": 1}),
     "fedsoft": ("fedsoft", {"local.epochs": 1, "procedure.centres": 2}),
+    "ccvr": ("ccvr", {"signal.use": "histogram"}),
+    "frozen head": ("fedbabu", {}),
+    "simplex head": ("fedetf", {}),
+    "logit_adjusted": ("logit_adjusted", {}),
+    "global shares": (
+        "bacsa",
+        {"local.epochs": 1, "objective.use": "logit_adjusted", "objective.reference": "global"},
+    ),
+    "fedlc": ("fedlc", {}),
+    "fedrs": ("fedrs", {}),
+    "fedntd": ("fedntd", {}),
+    "fedvls": ("fedvls", {"objective.suppression": 0.05}),
+    "taught along chains": ("balanced_chains", {"objective.use": "fedntd"}),
     "with faults": ("fedavg", {"faults.dropout": 0.2, "faults.nan": 0.2, "run.min_ok": 0}),
 }
 

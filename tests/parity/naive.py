@@ -17,12 +17,24 @@ from fedskew.streams import stream
 
 
 def train_client(
-    model, x, y, *, epochs, batch, lr, rng, momentum=0.0, weight_decay=0.0, prox_mu=0.0, adam=False
+    model,
+    x,
+    y,
+    *,
+    epochs,
+    batch,
+    lr,
+    rng,
+    momentum=0.0,
+    weight_decay=0.0,
+    prox_mu=0.0,
+    optimizer="sgd",
 ):
     """Ordinary PyTorch: an optimiser object, backward, step."""
     received = [p.detach().clone() for p in model.parameters()]
-    if adam:
-        optimizer = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay)
+    if optimizer in ("adam", "adamw"):
+        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[optimizer]
+        optimizer = kind(model.parameters(), lr=lr, weight_decay=weight_decay)
     else:
         optimizer = torch.optim.SGD(
             model.parameters(), lr=lr, momentum=momentum, weight_decay=weight_decay

@@ -85,6 +85,9 @@ class Books:
         wanted = {*self.rules["selection"].needs()} & {"loss", "latency", "snr"}
         wanted |= {*self.rules["procedure"].needs()} & {"loss"}
         wanted |= {*self.rules["aggregation"].needs()} & {"steps"}
+        if dict(self.method.job.objective_options).get("reference") == "global":
+            told = sum(len(w.asked) for w in walks)
+            self.charge("down", "control", 4 * self.classes * told, 4 * self.classes * bool(told))
         for report in wanted:
             self.charge("up", report if report in ("loss", "latency") else "control", 4 * answered)
 
@@ -186,7 +189,8 @@ class Books:
     def passes_of(self, client, t, examples=None):
         job = self.job(t)
         n = examples or job.max_examples or int(self.examples[client])
-        return n * (job.epochs + (job.report_loss != "train") / 3)
+        looks = (job.report_loss != "train") + (job.objective in ("fedntd", "fedvls"))
+        return n * (job.epochs + looks / 3)
 
     def seconds(self, client, passes, down, up):
         """The model comes, the client computes, its answer goes."""

@@ -28,6 +28,7 @@ class Walk:
     failed: list = field(default_factory=list)
     used: dict = field(default_factory=dict)  # client -> received, returned, loss, examples, steps
     given_up: bool = False
+    harmful: int = 0
 
 
 class ReferenceLoop(Books):
@@ -58,7 +59,8 @@ class ReferenceLoop(Books):
             self.models = np.concatenate([self.models, self.initial[None]])
         before, self.home = self.models, self.home if plan.home is None else plan.home
         walks = self.train(plan, t, t, self.memory["bn"], self.holders)
-        if sum(len(w.used) for w in walks if not w.given_up) < self.method.min_ok:
+        harmful = sum(w.harmful for w in walks)
+        if harmful + sum(len(w.used) for w in walks if not w.given_up) < self.method.min_ok:
             return False
         self.models, self.memory["aggregation"] = self.merge(walks, t)
         self.send(plan, walks)
@@ -97,11 +99,13 @@ class ReferenceLoop(Books):
                 limits = models_down * self.bytes, extra * plan.models_up * self.bytes
                 added = self.added(chain.slot, client)
                 reply = self.turn(client, start, t, round, *limits, added)
+                reply = self.looked_at(client, start, reply)
                 walk.asked.append(client)
                 if reply is None or not reply.sent[0]:
                     walk.silent.append(client)
                 if reply is None or reply.failures[0]:
                     walk.failed.append(client)
+                    walk.harmful += reply is not None and reply.failures[0] == "worse"
                     walk.given_up = plan.broken == "drop"
                     if walk.given_up:
                         break
@@ -128,6 +132,58 @@ class ReferenceLoop(Books):
         order = types.TrainOrder([client], start[None], [0], job, self.seed, round, added)
         return self.runtime.train(order)
 
+    def looked_at(self, client, start, reply):
+        """The reply, a failure if it makes the loss on the server's examples rise too much."""
+        limit = self.method.guard.verify
+        if not limit or reply is None or reply.failures[0]:
+            return reply
+        own, alike = 0.0, 0.0
+        for c in range(self.classes):
+            share = 0.0 if self.signal is None else self.signal.rows[client, c]
+            chances = [self.runtime.auxiliary(m[None]) for m in (start, reply.params[0])]
+            before, after = (max(chance.class_softmax[0, c, c], 1e-6) for chance in chances)
+            own += share * (np.log(before) - np.log(after))
+            alike += (np.log(before) - np.log(after)) / self.classes
+        return replace(reply, failures=("worse",)) if own > limit or alike > 3 else reply
+
+    def counted(self, walks):
+        """What each client's examples count for, so that nobody has too large a share."""
+        told = {c: u[3] for w in walks for c, u in w.used.items()}
+        if len(walks) == 1:
+            return told
+        share = self.method.guard.max_share or (0.85 if len(told) >= 5 else 0.99)
+        share = max(share, 1 / len(told))
+        most = max(told.values())
+        while most > 1 and most > share * sum(min(n, most) for n in told.values()) + 1e-9:
+            most -= 1
+        return {c: min(n, most) for c, n in told.items()}
+
+    def mix(self, walk, counts):
+        total = sum(counts[c] * self.signal.rows[c] for c in walk.used)
+        return total / sum(counts[c] for c in walk.used)
+
+    def in_buckets(self, ends, t, slot):
+        size = self.method.guard.bucket
+        if size == 1:
+            return ends
+        order = stream(self.seed, "buckets", t, slot).permutation(len(ends.params)).tolist()
+        rows, examples, mixes, who, steps = [], [], [], [], []
+        while order:
+            group, order = sorted(order[:size]), order[size:]
+            row = sum(ends.params[i] for i in group) / np.float32(len(group))
+            row[-1] = max(ends.params[i][-1] for i in group)
+            rows.append(row)
+            examples.append(sum(ends.num_examples[i] for i in group))
+            who.append(ends.clients[group[0]])
+            steps.append(sum(ends.steps[i] for i in group))
+            if ends.mixes is not None:
+                total = sum(ends.mixes[i] * ends.num_examples[i] for i in group)
+                mixes.append(total / examples[-1])
+        known = np.stack(mixes) if mixes else None
+        return types.Ends(
+            np.stack(rows), examples, steps, self.layout, who, ends.num_clients, ends.job, (), known
+        )
+
     def merge(self, walks, t):
         models, memory = np.array(self.models), dict(self.memory["aggregation"])
         for slot in sorted({w.slot for w in walks}):
@@ -136,12 +192,19 @@ class ReferenceLoop(Books):
                 continue
             living = self.everybody if self.home is None else max(1, sum(self.home == slot))
             turns = tuple(tuple(u[4] for u in w.used.values()) for w in ends)
+            counts = self.counted(ends)
+            mixes = None if self.signal is None else np.stack([self.mix(w, counts) for w in ends])
+            bias = next(b for b in self.layout.blocks if b.name == "head.bias")
+            part = slice(bias.offset, bias.offset + self.classes)
+            rises = [w.params[part] - self.models[slot][part] for w in ends]
             gathered = types.Ends(
                 np.stack([w.params for w in ends]),
-                [sum(u[3] for u in w.used.values()) for w in ends],
+                [sum(counts[c] for c in w.used) for w in ends],
                 [sum(steps) for steps in turns],
                 self.layout, [w.asked[-1] for w in ends], int(living), self.job(t), turns,
+                mixes, np.stack(rises),
             )  # fmt: skip
+            gathered = self.in_buckets(gathered, t, slot)
             known, rule = memory.get(str(slot), {}), self.rules["aggregation"]
             models[slot], memory[str(slot)] = rule.merge(known, self.models[slot], gathered)
         return models, memory

@@ -61,7 +61,7 @@ def plain(shards, start, client, job, round=3):
         momentum=job.momentum,
         weight_decay=job.weight_decay,
         prox_mu=job.prox_mu,
-        adam=job.optimizer == "adam",
+        optimizer=job.optimizer,
         rng=stream(9, "batch", client, round),
     )
     return flat(trained)
@@ -230,7 +230,7 @@ def test_a_client_that_diverges_fails_alone_and_in_silence():
     wild[store.rows(1, "train")] *= np.float32(1e30)
     with LocalRuntime(replace(store, x=wild), narrow, workers=1) as runtime:
         order = TrainOrder(
-            range(3), runtime.initial(0)[None], [0] * 3, LocalJob(batch=3, lr=1e9), seed=0, round=1
+            range(3), runtime.initial(0)[None], [0] * 3, LocalJob(batch=3, lr=1e5), seed=0, round=1
         )
         replies = runtime.train(order)
     assert [bool(why) for why in replies.failures] == [False, True, False]

@@ -67,6 +67,7 @@ JOBS = [
     LocalJob(epochs=2, batch=16, lr=0.05, prox_mu=0.7),
     LocalJob(epochs=2, batch=16, lr=0.05, prox_mu=0.7, momentum=0.5, weight_decay=0.01),
     LocalJob(epochs=2, batch=16, lr=0.003, optimizer="adam", weight_decay=0.01),
+    LocalJob(epochs=2, batch=16, lr=0.003, optimizer="adamw", weight_decay=0.5),
 ]
 
 
@@ -89,7 +90,7 @@ def test_every_local_job_matches_torch_optim(shards, job):
         momentum=job.momentum,
         weight_decay=job.weight_decay,
         prox_mu=job.prox_mu,
-        adam=job.optimizer == "adam",
+        optimizer=job.optimizer,
         rng=stream(9, "batch", 2, 3),
     )
     assert got.failures == ("",)

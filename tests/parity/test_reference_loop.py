@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from reference_loop import ReferenceLoop
@@ -46,6 +48,11 @@ class World(ScriptedRuntime):
             loss = rng.choice([rng.uniform(0.1, 2), 1e9, -1.0, np.nan], p=[0.85, 0.05, 0.05, 0.05])
             rows.append(Reply(moved, float(loss), 0.01, steps, n))
         return collect(rows, LAYOUT.size)
+
+    def auxiliary(self, models):
+        seen = super().auxiliary(models)
+        chances = 1 / (1 + np.exp(-10 * models[:, :CLASSES, None] * np.ones(CLASSES)))
+        return replace(seen, class_softmax=chances)
 
     def score(self, order):
         losses = []
@@ -138,6 +145,23 @@ AGGREGATIONS = {
     "nova": {},
     "dyn": {},
     "scaffold": {},
+    "median": {},
+    "trimmed_mean": {"trim": [0.0, 0.3]},
+    "krum": {},
+    "multi_krum": {"keep": [0, 2]},
+    "geometric_median": {"weights": ["examples", "uniform"]},
+    "clipped_mean": {"factor": [0.5, 1.0], "window": [3, 50]},
+    "centered_clipping": {"radius": [0.0, 0.1], "steps": [1, 3]},
+    "skew_aware": {"longest": [1.1, 3.0]},
+}
+GUARDS = {"max_share": [0.0, 0.0, 0.4, 1.0], "bucket": [1, 1, 2], "verify": [0.0, 0.0, 0.01]}
+OBJECTIVES = {
+    "cross_entropy": {},
+    "logit_adjusted": {"reference": ["uniform", "global"]},
+    "fedlc": {},
+    "fedrs": {},
+    "fedntd": {},
+    "fedvls": {},
 }
 TABLES = {
     "local": {
@@ -189,11 +213,12 @@ def random_recipe(rng):
         if raw["selection"]["use"] == "fedcor":
             raw["run"]["rounds"] = 5  # it learns for three rounds before its first trial
         raw["procedure"] = stage(rng, PROCEDURES)
-        raw["aggregation"] = stage(rng, AGGREGATIONS)
+        raw["aggregation"] = {**stage(rng, AGGREGATIONS), **drawn(rng, GUARDS)}
         if rng.random() < 0.7:
             raw["signal"] = {"use": "histogram"}
             raw["distance"] = {"use": "hellinger"}
             raw["clustering"] = {"use": "kmedoids", "count": 2}
+        raw["objective"] = stage(rng, OBJECTIVES)
         try:
             return resolve(raw)
         except RecipeError:
@@ -223,7 +248,8 @@ def ledger_of(record):
 
 def same(recipe, seed, loop, reference):
     state, record = loop
-    what = {stage: recipe[stage] for stage in ("selection", "procedure", "aggregation")}
+    stages = ("selection", "procedure", "objective", "aggregation")
+    what = {stage: recipe[stage] for stage in stages}
     where = f"seed {seed}, round {state.round}: {what}, {recipe['run']}, {recipe['local']}"
     expected = {key: tuple(v) for key, v in reference.ledger.items() if v[0]}
     assert ledger_of(record) == expected, where

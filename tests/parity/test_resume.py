@@ -36,7 +36,7 @@ def contents(folder: Path) -> dict[str, object]:
     for record in rounds:
         del record["times"]
     result = json.loads((folder / "result.json").read_text())
-    del result["seconds"], result["out"]
+    del result["seconds"], result["out"], result["sum"]
     files = ("final.safetensors", "checkpoint.safetensors", "clients.json", "recipe.toml")
     return {
         "rounds": rounds,

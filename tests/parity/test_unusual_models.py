@@ -317,7 +317,7 @@ def test_weights_without_a_gradient_stay_as_torch_optim_leaves_them(shards, fact
         momentum=job.momentum,
         weight_decay=job.weight_decay,
         prox_mu=job.prox_mu,
-        adam=job.optimizer == "adam",
+        optimizer=job.optimizer,
         rng=stream(9, "batch", 2, 3),
     )
     assert np.abs(got.params[0] - start).max() > 1e-3

@@ -9,7 +9,7 @@ import pytest
 
 from fedskew.accounting.devices import Devices, draw_population
 from fedskew.loop.federation import run, settle
-from fedskew.recipe import load, method_of, override, resolve, shipped_recipes
+from fedskew.recipe import load, method_of, num_rounds, override, resolve, shipped_recipes
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.types import Layout
 
@@ -43,6 +43,8 @@ MAKES_IT = {  # what each recipe must say, else it is FedAvg, or another method,
         "procedure.groups": "balanced",
     },
     "cba": {"selection.use": "cba", "data.auxiliary": 100},
+    "centered_clipping": {"aggregation.use": "centered_clipping", "aggregation.bucket": 2},
+    "ccvr": {"finish.use": "ccvr", "finish.virtual": 500},
     "cfl": {"procedure.use": "cfl", "procedure.eps_mode": "relative"},
     "chains": {"procedure.use": "chains", "procedure.chains": 4},
     "clust_psi_pfl": {
@@ -56,28 +58,41 @@ MAKES_IT = {  # what each recipe must say, else it is FedAvg, or another method,
     "fedadagrad": {"aggregation.use": "adaptive", "aggregation.rule": "adagrad"},
     "fedadam": {"aggregation.use": "adaptive", "aggregation.rule": "adam"},
     "fedavgm": {"aggregation.use": "momentum", "aggregation.beta": 0.7},
+    "fedbabu": {"model.head": "frozen"},
     "fedcls": {"selection.use": "fedcls"},
+    "fedconcat": {
+        "finish.use": "fedconcat",
+        "procedure.use": "per_cluster",
+        "clustering.count": 5,
+    },
     "fedcor": {"selection.use": "fedcor", "aggregation.weights": "uniform"},
+    "feddisco": {"aggregation.use": "feddisco", "signal.use": "histogram"},
     "feddyn": {"aggregation.use": "dyn"},
+    "fedetf": {"model.head": "etf", "objective.use": "logit_adjusted"},
+    "fedlc": {"objective.use": "fedlc", "objective.tau": 1.0, "objective.denominator": "all"},
     "fedlecc": {
         "selection.use": "fedlecc",
         "distance.use": "hellinger",
         "clustering.use": "optics",
     },
     "fednova": {"aggregation.use": "nova"},
+    "fedntd": {"objective.use": "fedntd", "objective.beta": 1.0, "objective.temperature": 1.0},
     "fedprox": {"local.prox_mu": 0.01},
     "fedrs": {"objective.use": "fedrs", "objective.alpha": 0.5},
     "fedseq": {"procedure.use": "sequential", "procedure.relay": "server"},
     "fedseq_d2d": {"procedure.use": "sequential", "procedure.relay": "d2d"},
     "fedsoft": {"procedure.use": "fedsoft"},
     "fedtra": {"local.momentum": 0.9},  # FedAvg with everyone under paper 003's settings
+    "fedvls": {"objective.use": "fedvls", "objective.distillation": 0.1},
     "fedyogi": {"aggregation.use": "adaptive", "aggregation.rule": "yogi"},
     "greedy_balance": {"selection.use": "greedy_balance", "signal.use": "estimated"},
     "haccs": {"selection.use": "haccs", "clustering.use": "dbscan", "devices.classes": "haccs"},
     "hics": {"selection.use": "hics"},
     "ifca": {"procedure.use": "ifca", "procedure.restarts": 3},
+    "krum": {"aggregation.use": "krum", "aggregation.hostile": 0.2},
     "local_only": {"procedure.use": "local_only"},
     "logit_adjusted": {"objective.use": "logit_adjusted", "objective.tau": 1.0},
+    "median": {"aggregation.use": "median"},
     "oort": {"selection.use": "oort"},
     "per_cluster_hellinger": {
         "distance.use": "hellinger",
@@ -86,7 +101,10 @@ MAKES_IT = {  # what each recipe must say, else it is FedAvg, or another method,
     },
     "poc": {"selection.use": "power_of_choice", "aggregation.weights": "uniform"},
     "psi_pfl": {"selection.use": "psi_pfl"},
+    "rfa": {"aggregation.use": "geometric_median", "aggregation.weights": "examples"},
     "scaffold": {"aggregation.use": "scaffold"},
+    "skew_aware": {"aggregation.use": "skew_aware"},
+    "trimmed_mean": {"aggregation.use": "trimmed_mean", "aggregation.trim": 0.2},
     "similarity": {"selection.use": "one_per_cluster", "clustering.use": "kmedoids"},
 }
 
@@ -124,5 +142,5 @@ def test_recipe_plays(name):
     means = draw_population(counts.sum(axis=1), Devices(**resolved["devices"]), 0)
     runtime = ScriptedRuntime(counts, layout=LAYOUT, population=means)
     records = [record for _, record in run(settle(method_of(resolved), runtime, 0))]
-    assert [record.round for record in records] == [0, 1, 2]
-    assert all(record.loss for record in records[1:])
+    assert [record.round for record in records] == list(range(num_rounds(resolved) + 1))
+    assert all(record.loss for record in records[1:3])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import kmedoids as library
@@ -122,6 +123,52 @@ def test_pairwise_only_and_points_agree() -> None:
     assert len(by_pairs.details["curve"]["counts"]) == 58
 
 
+def best_of_all(distances: np.ndarray, count: int) -> float:
+    """Every choice of medoids tried."""
+    every = combinations(range(len(distances)), count)
+    return min(float(distances[list(rows)].min(axis=0).sum()) for rows in every)
+
+
+def test_restarts_find_what_exhaustive_search_finds() -> None:
+    worse = {0: 0, 5: 0}
+    for seed in range(40):
+        points = skewed(12, seed, alpha=0.5)
+        distances = cdist(points, points)
+        for count in (2, 3, 4):
+            best = best_of_all(distances, count)
+            for restarts in worse:
+                found = kmedoids.cluster(
+                    Geometry(points=points),
+                    np.random.default_rng(0),
+                    count=count,
+                    **({} if restarts else {"restarts": 0}),
+                )
+                total = distances[found.details["medoids"]].min(axis=0).sum()
+                worse[restarts] += total > best * (1 + 1e-9)
+    assert worse[0] >= 10  # from BUILD alone: local optima
+    assert worse[5] <= 2  # the default
+
+
+def test_restarts_repeat_and_end_at_300_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: list[int] = []
+    swap = kmedoids._swap
+
+    def counted(distances: np.ndarray, start: np.ndarray) -> Any:
+        starts.append(len(distances))
+        return swap(distances, start)
+
+    monkeypatch.setattr(kmedoids, "_swap", counted)
+    for clients in (300, 301):
+        several = [
+            kmedoids.cluster(hellinger(skewed(clients)), np.random.default_rng(seed), count=7)
+            for seed in range(2)
+        ]
+        assert several[0].labels.tolist() == several[1].labels.tolist()
+    assert (starts.count(300), starts.count(301)) == (12, 2)
+    with pytest.raises(RecipeError, match="restarts"):
+        kmedoids.cluster(hellinger(skewed(10)), np.random.default_rng(0), restarts=-1)
+
+
 # ---------------------------------------------------------------- k-means
 
 
@@ -235,8 +282,9 @@ def test_bad_geometry_is_refused(name: str) -> None:
         {"count": 31},
         {"count": -1},
         {"max_count": 1},
-        {"exact_limit": 6000},
-        {"sample_size": 2},
+        {"exact_limit": -1},
+        {"summary_size": 2},
+        {"summary_size": 5001},
         {"scan": "full", "exact_limit": 10},
     ],
 )

@@ -4,9 +4,6 @@ import numpy as np
 import pytest
 
 from fedskew.clustering.count import Curve, counts_to_try, grid_counts, scan_counts
-from fedskew.clustering.sampling import quotas, sample_rows, stratified_rows
-from fedskew.clustering.space import enter
-from fedskew.types import Geometry
 
 
 def test_ties_within_a_billionth_go_to_the_smallest() -> None:
@@ -52,7 +49,6 @@ def test_grid_is_that_of_methods() -> None:
         (30, "geometric", 0, None, 24, True),
         (400, "full", 0, 10, 399, False),
         (100, "auto", 7, None, 7, False),
-        (2000, "subsample", 0, 11, 40, True),
     ],
 )
 def test_what_is_tried(
@@ -73,26 +69,3 @@ def test_refining_finds_a_peak_between_grid_points_and_respects_the_limit() -> N
     assert len(tried) == len(set(tried))
     assert scan_counts(score, [8, 12], refine=True, limit=13).best == 13
     assert scan_counts(lambda c: None, [2, 3], refine=True, limit=9).best is None
-
-
-def test_quotas_floor_cap_and_total() -> None:
-    assert quotas(np.array([1, 10, 89]), 20).tolist() == [1, 3, 15]
-    assert quotas(np.array([5, 5]), 100).tolist() == [5, 5]
-    assert quotas(np.full(50, 4), 60).sum() <= 60  # 50 floors of 2 do not fit
-
-
-def test_stratified_rows_hold_every_stratum_and_never_repeat() -> None:
-    strata = np.repeat([0, 1, 2], [5000, 900, 3])
-    rows = stratified_rows(strata, 200, np.random.default_rng(0))
-    assert 190 <= len(rows) <= 200
-    assert len(np.unique(rows)) == len(rows)
-    drawn = np.bincount(strata[rows])
-    assert drawn[2] >= 2
-    assert drawn[0] / drawn[1] == pytest.approx(5000 / 900, rel=0.1)
-    assert stratified_rows(strata[:10], 20, np.random.default_rng(0)).tolist() == list(range(10))
-
-
-def test_sample_of_a_space_keeps_a_rare_main_class() -> None:
-    points = np.eye(3)[np.repeat([0, 1, 2], [3000, 3000, 2])]
-    rows = sample_rows(enter(Geometry(points=points)), 100, np.random.default_rng(1))
-    assert (points[rows].argmax(axis=1) == 2).sum() == 2

@@ -8,7 +8,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from sklearn.cluster import OPTICS, cluster_optics_xi, compute_optics_graph
 
-from fedskew.clustering import dbscan, density, kmedoids, optics
+from fedskew.clustering import dbscan, density, kmedoids, optics, walk
 from fedskew.clustering.density import Candidate, Table
 from fedskew.errors import RecipeError
 from fedskew.types import Geometry
@@ -33,7 +33,7 @@ def test_ordering_equals_scikit_learn(min_samples: int, max_eps: float) -> None:
     rows = np.vstack([skewed(50, 1), np.eye(6)[[0, 0, 0, 1, 1]]])  # with identical clients
     distances = cdist(np.sqrt(rows), np.sqrt(rows))
     rounded = np.around(distances, 15)
-    ours = optics.order_clients(rounded, optics.core_distances(rounded, [min_samples])[0], max_eps)
+    ours = walk.order_clients(rounded, walk.core_distances(rounded, [min_samples])[0], max_eps)
     rest: dict[str, Any] = {
         "p": 2,
         "metric_params": None,
@@ -87,9 +87,7 @@ def test_min_samples_above_a_quarter_of_the_clients_are_not_tried() -> None:
 
 def test_pick_follows_acceptance_then_score_then_noise_then_min_samples() -> None:
     def judged(rows: list[tuple[int, float, float, int]]) -> tuple[int | None, float | None]:
-        candidates = [
-            Candidate({"min_samples": row[3]}, np.zeros(1, np.int64), np.zeros(1)) for row in rows
-        ]
+        candidates = [Candidate({"min_samples": row[3]}, np.zeros(1, np.int64)) for row in rows]
         counts, noise, scores = (np.array([row[i] for row in rows]) for i in range(3))
         return density.pick(candidates, Table(counts, noise, scores), 20, (0.3, 0.5))
 
@@ -98,6 +96,11 @@ def test_pick_follows_acceptance_then_score_then_noise_then_min_samples() -> Non
         0.3,
     )
     assert judged([(3, 0.2, 0.7, 2), (3, 0.1, 0.7 + 1e-12, 3), (3, 0.1, 0.7, 2)]) == (2, 0.3)
+    assert judged([(3, 0.2, 0.7, 2), (3, 0.1, 0.7, 3)]) == (1, 0.3), "noise before min_samples"
+    assert judged([(3, 0.1, 0.7, 3), (3, 0.1, 0.7, 2)]) == (1, 0.3), "then min_samples"
+    assert judged([(3, 0.1, 0.7, 2), (4, 0.1, 0.7, 2)]) == (0, 0.3), "then the first of the grid"
+    assert judged([(3, 0.0, 0.7, 2), (3, 0.2, 0.7 + 1e-8, 3)]) == (1, 0.3), "that is no tie"
+    assert judged([(2, 0.0, 0.1, 2), (10, 0.0, 0.9, 2)]) == (1, 0.3), "half of 20 is allowed"
     assert judged([(3, 0.45, 0.7, 2), (1, 0.0, 0.9, 2)]) == (0, 0.5)
     assert judged([(3, 0.6, 0.7, 2), (3, 0.0, np.nan, 2)]) == (None, None)
 

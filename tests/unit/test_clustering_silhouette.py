@@ -8,10 +8,10 @@ from sklearn import metrics
 from fedskew.clustering.silhouette import (
     is_defined,
     silhouette,
+    silhouette_bounds,
     silhouette_of_points,
     silhouette_samples,
-    simplified_silhouette,
-    subsampled_silhouette,
+    silhouettes_of_points,
 )
 
 
@@ -59,43 +59,32 @@ def test_none_where_not_defined(labels: list[int]) -> None:
     assert not is_defined(given)
     assert silhouette(cdist(points, points), given) is None
     assert silhouette_of_points(points, given) is None
-    assert simplified_silhouette(points, given) is None
-    assert (
-        subsampled_silhouette(
-            lambda a, b: cdist(points[a], points[b]), given, np.random.default_rng(0)
-        )
-        is None
-    )
 
 
 def test_identical_members_of_two_clusters_score_zero_not_nan() -> None:
     assert silhouette_samples(np.zeros((4, 4)), np.array([0, 0, 1, 1])).tolist() == [0, 0, 0, 0]
 
 
-def test_simplified_is_near_exact_on_tight_groups_and_exact_by_hand() -> None:
-    points, groups = blobs([30, 50, 20], spread=0.05)
-    exact = silhouette_of_points(points, groups)
+def test_several_groupings_in_one_pass_equal_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    points, groups = blobs([60, 70, 20], spread=1.5)
+    noisy = np.where(np.arange(150) % 7 == 0, -1, groups)
+    groupings = [groups, np.zeros(150, np.int64), noisy, np.arange(150) // 2]
+    monkeypatch.setattr("fedskew.clustering.space._CHUNK", 1000)  # many blocks
+    distances = cdist(points, points)
+    wanted = [silhouette(distances, labels) for labels in groupings]
+    assert wanted[1] is None
+    assert silhouettes_of_points(points, groupings) == pytest.approx(wanted, abs=1e-12)
+
+
+@pytest.mark.parametrize("count", [2, 7, 60, 99])
+@pytest.mark.parametrize("spread", [0.0, 0.1, 2.0])
+def test_bounds_hold_the_exact_silhouette(count: int, spread: float) -> None:
+    points, groups = blobs([100 // count] * count, seed=count, spread=spread)
+    points = np.vstack([points, points[:2]])
+    labels = np.append(groups, [-1, groups[0]])
+    exact = silhouette_of_points(points, labels)
+    low, high = silhouette_bounds(points, labels)
     assert exact is not None
-    assert simplified_silhouette(points, groups) == pytest.approx(exact, abs=0.02)
-    line = np.array([[0.0], [1.0], [10.0], [11.0]])
-    assert simplified_silhouette(line, np.array([0, 0, 1, 1])) == pytest.approx(
-        1 - (0.5 / 10.5 + 0.5 / 9.5) / 2
-    )
-
-
-def test_subsampled_is_near_exact_and_weights_small_clusters_by_their_size() -> None:
-    points, groups = blobs([700, 700, 4], spread=1.5, seed=3)
-    exact = silhouette_of_points(points, groups)
-    assert exact is not None
-    near = subsampled_silhouette(
-        lambda a, b: cdist(points[a], points[b]), groups, np.random.default_rng(0), size=200
-    )
-    assert near == pytest.approx(exact, abs=0.05)
-
-
-def test_subsampled_with_everybody_in_the_sample_is_exact() -> None:
-    points, groups = blobs([20, 20, 10])
-    everyone = subsampled_silhouette(
-        lambda a, b: cdist(points[a], points[b]), groups, np.random.default_rng(0)
-    )
-    assert everyone == pytest.approx(silhouette_of_points(points, groups), abs=1e-12)
+    assert low <= exact <= high
+    if spread == 0.0:
+        assert high - low < 1e-6  # tight clusters need no exact score

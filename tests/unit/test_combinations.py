@@ -136,6 +136,15 @@ def test_a_deadline_counts_what_travels_and_nothing_else(procedure, resend, late
     world = World(population=population)
     record = play(select, procedure, resend=resend, tariff=tariff, world=world)
     assert bool(record.failures) == late
+    up = sum(t.bytes for t in record.transfers if (t.direction, t.kind) == ("up", "model"))
+    assert up == (0 if late or procedure == "local_only" else 2 * S), "who is late sends nothing"
+
+
+def test_without_a_deadline_nobody_is_late():
+    population = Population(COUNTS.sum(axis=1), uplink_bps=np.full(4, 8.0))
+    record = play(first_two, world=World(population=population), tariff=Tariff())
+    assert not record.failures
+    assert record.cost.seconds > 2 * S
 
 
 def test_the_deadline_of_a_question_counts_the_part_that_is_sent_up():

@@ -362,7 +362,7 @@ def test_devices_decide_paces_rates_and_powers():
         ({"bandwidth_hz": 1e6, "snr_db": [0, 3], "uplink_bps": 1e6}, "together with bandwidth_hz"),
         ({"snr_db": [30, 0]}, "not [low, high]"),
         ({"compute_seconds": -1.0}, "compute_seconds: -1.0 is out of range"),
-        ({"message_seconds": float("nan")}, "message_seconds: nan is out of range"),
+        ({"message_seconds": float("nan")}, "message_seconds: nan is not a number"),
         ({"hop_seconds": 1.0}, "without message_seconds"),
         ({"flops_per_example": 1.0}, "needs both flops"),
         (

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from fedskew.aggregation import AGGREGATIONS
-from fedskew.errors import RoundFailed, RunError
+from fedskew.errors import RecipeError, RoundFailed, RunError
 from fedskew.loop.federation import Method, named, play_round, prepare, run, settle
 from fedskew.procedure import PROCEDURES
+from fedskew.recipe import resolve
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.selection import SELECTIONS
@@ -142,6 +143,16 @@ def test_min_ok_zero_keeps_the_model():
     assert np.array_equal(states[-1].models[0], setting.initial)
 
 
+def test_a_client_without_examples_is_never_there():
+    counts = np.vstack([COUNTS, [[0, 0]]])
+    setting = settle(method(), ScriptedRuntime(counts, script=add_client_number), seed=3)
+    _, *records = [record for _, record in run(setting)]
+    assert [sorted(c for chain in r.chains for c in chain.clients) for r in records] == [
+        [0, 1, 2, 3],
+        [0, 1, 2, 3],
+    ]
+
+
 def test_nobody_available_is_a_recorded_round():
     setting = setting_of(method(min_ok=0))
     setting.runtime.available = lambda round: np.zeros(4, bool)
@@ -198,6 +209,25 @@ def test_going_on_from_any_state_gives_the_same_rest():
 def test_learning_rate_falls_by_the_round():
     m = method(lr_decay=0.5)
     assert [m.job_at(t).lr for t in (1, 2, 3)] == [m.job.lr, m.job.lr / 2, m.job.lr / 4]
+
+
+def test_learning_rate_falls_by_a_cosine_or_in_steps():
+    cosine = method(schedule="cosine", rounds=4)
+    shares = [(1 + np.cos(np.pi * gone / 4)) / 2 for gone in range(4)]
+    assert [cosine.job_at(t).lr for t in (1, 2, 3, 4)] == pytest.approx(
+        [cosine.job.lr * share for share in shares]
+    )
+    step = method(schedule="step", step_every=2, step_factor=0.1, lr_decay=0.5, rounds=5)
+    shares = [1, 0.5, 0.25 * 0.1, 0.125 * 0.1, 0.0625 * 0.01]
+    assert [step.job_at(t).lr / step.job.lr for t in range(1, 6)] == pytest.approx(shares)
+
+
+@pytest.mark.parametrize(
+    "local", [{"schedule": "step"}, {"step_every": 3}, {"schedule": "cosine", "step_every": 3}]
+)
+def test_steps_need_a_length_and_nothing_else_does(local):
+    with pytest.raises(RecipeError, match="step_every"):
+        resolve({"local": local})
 
 
 def test_clients_and_server_rule_are_told_the_learning_rate_of_the_round():

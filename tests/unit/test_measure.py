@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ from fedskew.measure import (
     read_counts,
     verdict,
 )
-from fedskew.measure.groups import Grouping, rules_for
+from fedskew.measure.groups import PAPER_RULES, Grouping, rules_for
 from fedskew.measure.measurement import drawable
 from fedskew.measure.wording import skew_share, skew_word
 from fedskew.measure.yardsticks import hd_by_chance, one_class_each
@@ -106,6 +108,21 @@ def test_afls_switches_between_two_and_three_classes_each():
     assert "(7.698 < 8.888)" in verdict(three)
 
 
+def test_classes_nobody_has_change_nothing_whoever_measures():
+    three = balanced(3)
+    table = np.insert(three.table, [0, 4, 10], 0, axis=1)
+    bare, padded = measure(three), measure(named(table))
+    assert list(padded.counts.labels) == ["1", "2", "3", "4", "6", "7", "8", "9", "10", "11"]
+    assert (padded.figures.omega, padded.sequential) == (bare.figures.omega, bare.sequential)
+    assert padded.omega_threshold == bare.omega_threshold == pytest.approx(8.888, abs=1e-3)
+    assert padded.figures.emd_values == bare.figures.emd_values
+    assert padded.counts.notes == ("3 labels without examples left out: '0', '5', '12'",)
+    # omega of 2 classes each is 8.888 of 10 classes; of 20, half of them empty, 9.508 would count
+    two = measure(named(np.hstack([balanced(2).table, np.zeros((10, 10), int)])))
+    assert two.sequential
+    assert privacy_table(named(table), epsilons=[1.0], repeats=1).counts.table.shape == (10, 10)
+
+
 def test_of_two_classes_the_afls_threshold_is_one_class_each():
     one_each = measure(sorted_blocks([300, 300], 6))
     assert (one_each.omega_classes, one_each.sequential) == (1, True)
@@ -124,6 +141,32 @@ def test_papers_that_find_three_and_ten_groups():
     )
     assert "FedLECC would choose from J <= 10 clusters by OPTICS" in verdict(fashion)
     assert "the similarity study would train c = 10 clients a round" in verdict(fashion)
+
+
+def test_no_clear_groups_are_called_so_before_any_number():
+    clear = measure(sorted_blocks([600] * 5, 20))
+    assert "no clear groups" not in verdict(clear)
+    blurred = replace(
+        clear,
+        groupings=tuple(
+            replace(grouping, clustering=replace(grouping.clustering, silhouette=0.18))
+            for grouping in clear.groupings
+        ),
+    )
+    for who in ("Clust-PSI-PFL", "FedLECC", "the similarity study"):
+        assert f"{who} finds no clear groups (silhouette 0.18, below 0.25): it would" in verdict(
+            blurred
+        )
+    assert verdict(blurred).count("but that number means little") == 3
+    payload = measurement_payload(blurred)["groupings"]["fedlecc"]
+    assert (payload["quality"], payload["silhouette_with_noise"]) == ("no real groups", 0.18)
+
+
+def test_noise_left_out_does_not_make_groups_clear():
+    pairs = Clustering(np.arange(40) // 2, 0.6, 0.45, True, {"silhouette_of_all": 0.1})
+    grouping = Grouping(PAPER_RULES[1], pairs, 0.0)
+    assert grouping.clarity == 0.1
+    assert Grouping(PAPER_RULES[0], Clustering(np.arange(4) // 2, 0.6), 0.0).clarity == 0.6
 
 
 # ---------------------------------------------------------------- yardsticks and words

@@ -33,9 +33,12 @@ NATURAL: dict[str, tuple[tuple[int, ...], int]] = {
     "cnn_small": ((64, 64), 14),
     "embedding": ((100,), 6),
     "lstm": ((30,), 2),
+    "resnet8": ((32, 32, 3), 10),
+    "resnet18": ((32, 32, 3), 10),
+    "transformer": ((30,), 6),
 }
-IMAGE_MODELS = [name for name in MODELS if name.startswith("cnn")]
-TEXT_MODELS = ["embedding", "lstm"]
+IMAGE_MODELS = [name for name in MODELS if name.startswith(("cnn", "resnet"))]
+TEXT_MODELS = ["embedding", "lstm", "transformer"]
 
 
 def count(model: Any) -> int:
@@ -77,6 +80,9 @@ def _seed() -> None:
         ("cnn_cifar_bn", (32, 32, 3), 10, {}, 551_722),
         ("cnn_small", (64, 64), 14, {}, 137_934),
         ("embedding", (100,), 6, {}, 172_862),
+        ("resnet8", (32, 32, 3), 10, {}, 432 + 32 + 4_672 + 14_528 + 57_728 + 650),
+        ("resnet18", (32, 32, 3), 10, {}, 11_173_962),
+        ("transformer", (100,), 6, {}, 640_000 + 6_400 + 2 * 33_472 + 128 + 390),
         ("lstm", (30,), 2, {}, 12_480 + 22),
         ("lstm", (30,), 3, {}, 12_480 + 33),
         ("lstm", (30,), 2, {"embedding": "trainable"}, 10_000 * 32 + 4 * 10 * (32 + 10) + 80 + 22),
@@ -107,6 +113,58 @@ def test_forward_and_backward(name: str) -> None:
         ) == weight.requires_grad
     # still in training mode: a batch of one is no error
     assert model(batch(name, 1)).isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["resnet8", "transformer"])
+def test_an_example_is_seen_alike_in_any_company(name: str) -> None:
+    model, examples = build(name, *NATURAL[name]), batch(name)
+    torch.testing.assert_close(model(examples)[:1], model(examples[:1]), atol=1e-5, rtol=1e-4)
+
+
+def test_a_residual_network_without_its_blocks_paths_is_its_shortcuts() -> None:
+    """With the last norm of each block at 0, only what came in goes out."""
+    model = build("resnet8", (32, 32, 3), 10).eval()
+    images = batch("resnet8")
+    blocks = [part for part in model if hasattr(part, "shortcut")]
+    for block in blocks:
+        nn.init.zeros_(block.second_norm.weight)
+        nn.init.zeros_(block.second_norm.bias)
+    seen = model[:4](images)
+    for block in blocks:
+        seen = torch.relu(block.shortcut(seen))
+    torch.testing.assert_close(model(images), model[-1](seen.mean(dim=(2, 3))))
+
+
+def test_a_transformer_does_not_see_padding() -> None:
+    model = build("transformer", (6,), 3, vocab=20).eval()
+    ids = torch.tensor([[3, 4, 5, 0, 0, 0], [0, 0, 0, 0, 0, 0]])
+    before = model(ids)
+    with torch.no_grad():
+        model.words.weight[0] += 1.0
+    after = model(ids)
+    torch.testing.assert_close(before[0], after[0])
+    assert before.isfinite().all()
+    assert not torch.allclose(model(ids[:1].flip(1)), model(ids[:1])), "places do not count"
+
+
+def test_attention_is_that_of_torch() -> None:
+    from fedskew.models._residual import AttentionBlock
+
+    block, theirs = AttentionBlock(8, 2, 16), nn.MultiheadAttention(8, 2, batch_first=True)
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(block.looks.weight)
+        theirs.in_proj_bias.copy_(block.looks.bias)
+        theirs.out_proj.weight.copy_(block.mixed.weight)
+        theirs.out_proj.bias.copy_(block.mixed.bias)
+    tokens, real = torch.randn(3, 5, 8), torch.rand(3, 5) > 0.3
+    real[:, 0] = True
+    expected, _ = theirs(tokens, tokens, tokens, key_padding_mask=~real)
+    torch.testing.assert_close(block._looked(tokens, real), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_heads_must_share_the_width() -> None:
+    with pytest.raises(RecipeError, match="cannot be shared by 3 heads"):
+        build("transformer", (6,), 3, heads=3)
 
 
 def test_lone_example_leaves_the_dense_norm_alone() -> None:

@@ -8,15 +8,15 @@ import pytest
 from fedskew.accounting.traffic import total_bytes
 from fedskew.errors import RecipeError
 from fedskew.loop.federation import prepare, settle
-from fedskew.loop.probe import find_head, head_updates
+from fedskew.loop.probe import even_start, find_head, head_updates
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.faults import Faults, FaultyRuntime
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
-from fedskew.types import Layout
+from fedskew.types import WHOLE_BATCH, Layout
 
 COUNTS = np.array([[8, 0, 2], [0, 5, 0], [0, 0, 0], [1, 1, 8]])
-OPTIONS = {"probe": "all", "epochs": 1, "batch": 4, "lr": 0.1}
+OPTIONS = {"probe": "all", "epochs": 1, "batch": 4, "lr": 0.1, "start": "model"}
 HEAD = Layout.of(
     [("0.weight", (2, 5), "weight"), ("2.weight", (3, 2), "weight"), ("2.bias", (3,), "weight")]
 )
@@ -99,3 +99,47 @@ def test_rlu_looks_at_the_auxiliary_set():
     # bias_linear gives
     expected = COUNTS[[0, 1, 3]] / COUNTS[[0, 1, 3]].sum(axis=1, keepdims=True)
     assert np.allclose(state.signal.rows[[0, 1, 3]], expected, atol=1e-4)
+
+
+class Listening(ScriptedRuntime):
+    """Notes the orders it is given."""
+
+    def __init__(self):
+        super().__init__(COUNTS, layout=HEAD, script=one_sgd_path)
+        self.orders = []
+
+    def initial(self, seed):
+        return np.arange(HEAD.size, dtype=np.float32)
+
+    def train(self, order):
+        self.orders.append(order)
+        return super().train(order)
+
+
+@pytest.mark.parametrize(
+    ("options", "batch", "even"),
+    [({}, WHOLE_BATCH, True), ({"batch": 32, "lr": 0.001, "start": "model"}, 32, False)],
+)
+def test_the_probe_is_one_step_on_everything_from_even_guesses_unless_told_otherwise(
+    options, batch, even
+):
+    world = Listening()
+    recipe = resolve({"signal": {"use": "estimated", **options}})
+    _, record = prepare(settle(method_of(recipe), world, 0))
+    (order,) = world.orders
+    assert (order.job.batch, order.job.epochs, order.job.objective) == (batch, 1, "cross_entropy")
+    head = slice(HEAD["2.weight"].offset, HEAD["2.bias"].stop)
+    assert (not order.models[0, head].any()) == even
+    assert (order.models[0, : head.start] == world.initial(0)[: head.start]).all()
+    assert total_bytes(record.transfers, "down") == 3 * HEAD.bytes, "the same bytes either way"
+
+
+def test_an_output_layer_that_is_even_already_is_sent_as_it_is():
+    world = runtime()
+    bacsa = np.ones(HEAD.size, np.float32)
+    bacsa[HEAD["2.weight"].offset : HEAD["2.weight"].stop] = 0.01
+    bacsa[HEAD["2.bias"].offset : HEAD["2.bias"].stop] = 0
+    assert even_start(bacsa, world.describe()) is bacsa
+    biased = bacsa.copy()
+    biased[-1] = 0.5
+    assert not even_start(biased, world.describe())[HEAD["2.weight"].offset :].any()

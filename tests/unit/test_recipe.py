@@ -15,7 +15,8 @@ def resolved(**tables):
 def test_defaults_are_filled_in():
     full = resolved()
     assert full["selection"] == {"use": "uniform"}
-    assert full["aggregation"] == {"use": "mean", "weights": "examples"}
+    guard = {"max_share": 0.0, "bucket": 1, "verify": 0.0}
+    assert full["aggregation"] == {"use": "mean", "weights": "examples", **guard}
     assert full["model"]["use"] == "tiny_mlp"
     assert "clustering" not in full
 
@@ -120,7 +121,7 @@ def test_another_use_drops_the_old_options():
     assert changed["partition"] == {"use": "similarity", "similarity": 0.5}
 
 
-@pytest.mark.parametrize("key", ["lr", "a.b.c", ""])
+@pytest.mark.parametrize("key", ["lr", "a.b.c.d", "a..c", ""])
 def test_set_wants_table_and_option(key):
     with pytest.raises(RecipeError, match=r"table\.option=value"):
         recipe.override({}, {key: 1})

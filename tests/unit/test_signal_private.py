@@ -8,6 +8,8 @@ standard deviations or more).
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,6 +64,37 @@ def test_laplace_noise_on_absent_and_present_classes(neighbours: str, scale: flo
         assert (
             stats.kstest(noise[:, label], stats.laplace(scale=3 * scale).cdf).pvalue < FALSE_ALARM
         )
+
+
+def of_one_client(options: dict[str, Any]) -> np.ndarray:
+    """The noise of 20,000 counts that one client releases."""
+    return release(np.full(20_000, 500), **options) - 500
+
+
+def of_many_clients(options: dict[str, Any]) -> np.ndarray:
+    """The noise of 200 x 100 counts, read back from the signal: 500 is too far up to be clipped."""
+    signal = private(np.full((200, 100), 500), **options)
+    return (signal.rows * signal.num_examples[:, None] - 500).ravel()
+
+
+# sensitivity / epsilon: one count changes by 1 under add_remove, two under replace_one
+@pytest.mark.parametrize(("neighbours", "scale"), [("add_remove", 2.0), ("replace_one", 4.0)])
+@pytest.mark.parametrize("noise_of", [of_one_client, of_many_clients])
+@pytest.mark.parametrize("mechanism", ["geometric", "laplace"])
+def test_what_is_released_has_the_promised_noise(
+    mechanism: str, noise_of: Callable[..., np.ndarray], neighbours: str, scale: float
+) -> None:
+    """Through the doors that clients and servers use; half and double the noise are rejected."""
+    noise = noise_of({"mechanism": mechanism, "epsilon": 0.5, "neighbours": neighbours})
+
+    def fit(wanted: float) -> float:
+        if mechanism == "laplace":
+            return float(stats.kstest(noise, stats.laplace(scale=wanted).cdf).pvalue)
+        return fit_discrete_laplace(np.rint(noise), wanted)
+
+    assert fit(scale) > FALSE_ALARM
+    for wrong in (scale / 2, scale / 1.5, 1.5 * scale, 2 * scale):
+        assert fit(wrong) < FALSE_ALARM, wrong
 
 
 def test_noise_of_clients_and_classes_is_independent() -> None:

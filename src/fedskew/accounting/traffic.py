@@ -17,6 +17,8 @@ from fedskew.types import Plan, Transfer
 ORDER_BYTES = 8  # one client's place in a device-to-device chain: id and next hop
 COUNT_BYTES = 4  # one class count, uint32
 LOSS_BYTES = 4
+FLOAT_BYTES = 4
+SHARE_BYTES = 4
 
 
 def model_transfers(
@@ -116,6 +118,17 @@ def slot_transfers(asked: int, slots: int, model_bytes: int) -> tuple[Transfer, 
     return _nonzero([down, Transfer("up", "loss", numbers, numbers)])
 
 
+def feature_transfers(asked: int, model_bytes: int, size: int) -> tuple[Transfer, ...]:
+    """The last model goes out, what clients tell of their features comes back."""
+    down = Transfer("down", "model", asked * model_bytes, model_bytes if asked else 0)
+    return _nonzero([down, Transfer("up", "features", asked * size, asked * size)])
+
+
+def delivery_transfers(asked: int, size: int) -> tuple[Transfer, ...]:
+    """Parts of a model that are sent once and never come back."""
+    return _nonzero([Transfer("down", "model", asked * size, size if asked else 0)])
+
+
 def report_transfers(kinds: Iterable[str], clients: int) -> tuple[Transfer, ...]:
     """One number of each kind from each client, sent along with its model.
 
@@ -124,6 +137,16 @@ def report_transfers(kinds: Iterable[str], clients: int) -> tuple[Transfer, ...]
     size = clients * LOSS_BYTES
     names: dict[str, Literal["loss", "latency", "control"]] = {"loss": "loss", "latency": "latency"}
     return _nonzero(Transfer("up", names.get(kind, "control"), size, size) for kind in kinds)
+
+
+def share_transfers(clients: int, num_classes: int) -> tuple[Transfer, ...]:
+    """Everybody's label shares, told to so many clients; one transmission reaches them all.
+
+    >>> share_transfers(3, 10)[0].bytes, share_transfers(3, 0)
+    (120, ())
+    """
+    size = num_classes * SHARE_BYTES
+    return _nonzero([Transfer("down", "control", clients * size, size)])
 
 
 def total_bytes(transfers: Iterable[Transfer], direction: str) -> int:

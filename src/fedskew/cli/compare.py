@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fedskew import recipe as recipes
+from fedskew.cli.own_rules import find_rules
 from fedskew.cli.progress import ManyRuns
 from fedskew.compare.comparison import Comparison
 from fedskew.compare.contenders import (
@@ -89,9 +88,9 @@ def compare(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
 ) -> None:
     """Run what is missing of several methods on one federation and print one table."""
-    sys.path += [os.getcwd(), *(str(Path(name).parent) for name in recipe)]
     changes = recipes.read_assignments(set_ or []) | ({"data.use": data} if data else {})
-    resource = _resource(budget)
+    find_rules(recipe, changes, *(recipes.load(name) for name in recipe))
+    resource, workers = _resource(budget), capped(workers)
     _check_target(target)
     contenders, numbers = line_up(recipe, changes, same_training=same_training), read_seeds(seeds)
     named, tuned = len(contenders), None
@@ -126,6 +125,17 @@ def compare(
     show(comparison, resource, target, as_json)
     if report is not None:
         write_report(comparison, report, resource, target, [command_of()])
+
+
+def capped(workers: int) -> int:
+    """No more processes than make sense, with a word if more were asked for."""
+    from fedskew.runtime.local.tasks import most_workers, usable_cores
+
+    most = most_workers()
+    if workers > most:
+        said = f"{workers} workers for {usable_cores()} cores: {most} are started"
+        err_console.print(said, highlight=False)
+    return min(workers, most)
 
 
 @contextmanager
@@ -201,7 +211,7 @@ def run_missing(
     with (
         _stoppable(),
         ManyRuns(
-            titles, missing[0][0].recipe["run"]["rounds"], err_console, quiet=quiet
+            titles, recipes.num_rounds(missing[0][0].recipe), err_console, quiet=quiet
         ) as progress,
     ):
         outcomes = run_all(jobs, workers or usable_cores(), progress.advance, progress.refer)

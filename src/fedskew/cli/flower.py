@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedskew import recipe as recipes
+from fedskew.cli.own_rules import find_rules
 from fedskew.deploy import approval, hospital, local_fleet, membership
 from fedskew.deploy.addresses import LOOPBACK
 from fedskew.deploy.app import write_app
@@ -86,6 +87,7 @@ def new(
 ) -> None:
     """Write a Flower app from a recipe: five short files."""
     raw = recipes.override(recipes.load(recipe), recipes.read_assignments(set_ or []))
+    find_rules([recipe], raw)
     for path in write_app(folder, recipes.resolve(raw), seed=seed):
         _print(str(path))
 

@@ -25,9 +25,10 @@ from fedskew.cli import compare as cli_compare
 from fedskew.cli import flower as cli_flower
 from fedskew.cli import measure as cli_measure
 from fedskew.cli import reproduce as cli_reproduce
+from fedskew.cli.own_rules import find_rules
 from fedskew.cli.progress import RunProgress, summary_table
-from fedskew.errors import FedskewError, RecipeError, RunError, did_you_mean
-from fedskew.experiment.run_folders import RUNS, run_folder
+from fedskew.errors import FedskewError, RecipeError, RunError, did_you_mean, plain_warnings
+from fedskew.experiment.run_folders import RUNS, check_resumable, run_folder
 from fedskew.recipe.schema import options_of
 from fedskew.records import RESULT, no_nan
 
@@ -101,23 +102,24 @@ def run(
     ] = False,
 ) -> None:
     """Train a federation and keep its records."""
-    # use = "module:function" finds rules here or beside the recipe
-    sys.path += [os.getcwd(), str(Path(recipe).parent)]
     raw = recipes.override(
         recipes.load(recipe),
         recipes.read_assignments(set_ or []) | ({"data.use": data} if data else {}),
     )
+    find_rules([recipe], raw)
     variants = [recipes.resolve(r) for r in recipes.expand(raw)]
     if target is not None and not 0 <= target <= 1:
         raise RecipeError(
             "--target", f"{target} is no accuracy", "Give a number from 0 to 1, for example 0.9"
         )
-    numbers = _seeds(seed, seeds)
+    numbers, workers = _seeds(seed, seeds), cli_compare.capped(workers)
     jobs = [
         (variant, number, _folder(out, variant, number, len(variants), len(numbers)))
         for variant in variants
         for number in numbers
     ]
+    if resume:
+        check_resumable([folder for *_, folder in jobs])
     with _stoppable(), cli_compare.watching([folder for *_, folder in jobs], live):
         summaries = (
             [_run_one(jobs[0], workers, resume, target, quiet)]
@@ -157,7 +159,7 @@ def _run_one(
         note = f"{folder} is complete: showing it. Remove it or choose another --out to run again."
         err_console.print(note, style="dim", markup=False, soft_wrap=True)
     with RunProgress(
-        [_title(variant, seed)], variant["run"]["rounds"], err_console, quiet=quiet or done
+        [_title(variant, seed)], recipes.num_rounds(variant), err_console, quiet=quiet or done
     ) as progress:
         result = run_resolved(
             variant,
@@ -167,6 +169,8 @@ def _run_one(
             resume=resume or done,
             on_round=lambda record: progress.advance(0, record),
         )
+    for note in result.notes:
+        err_console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
     return result.summary(target)
 
 
@@ -181,7 +185,7 @@ def _run_many(
         for variant, seed, folder in jobs
     ]
     titles = [_title(variant, seed) for variant, seed, _ in jobs]
-    with RunProgress(titles, jobs[0][0]["run"]["rounds"], err_console, quiet=quiet) as progress:
+    with RunProgress(titles, recipes.num_rounds(jobs[0][0]), err_console, quiet=quiet) as progress:
         # a shared machine shares its power
         alone = any(variant["run"]["energy"] != "modelled" for variant, *_ in jobs)
         outcomes = run_all(queue, 1 if alone else workers or usable_cores(), progress.advance)
@@ -350,7 +354,7 @@ def data_get(
 
     with fetch_progress(err_console) as progress:
         path = datasets.fetch(name, folder=folder, progress=progress)
-    out_console.print(f"{name}: ready in {path}")
+    out_console.print(f"{name}: ready in {path}", markup=False, soft_wrap=True)
 
 
 @data_app.command("show")
@@ -373,12 +377,13 @@ def data_show(
         return
     table = Table(show_header=False, show_edge=False, pad_edge=False)
     for key, value in facts.items():
-        table.add_row(key, str(value))
+        table.add_row(key, escape(str(value)))
     out_console.print(table)
 
 
 def main() -> None:
     """Entry point: an error made on purpose is one line and exit code 2."""
+    plain_warnings()
     try:
         app(standalone_mode=True)
     except FedskewError as error:

@@ -20,10 +20,12 @@ from rich.progress import (
 )
 
 from fedskew import recipe as recipes
+from fedskew.cli.own_rules import find_rules
 from fedskew.cli.progress import fetch_progress
 from fedskew.data import DATASETS
 from fedskew.errors import DataError, RecipeError, did_you_mean
-from fedskew.measure.counts import Counts, printable
+from fedskew.foreign import printable
+from fedskew.measure.counts import Counts
 from fedskew.measure.layout import Form
 
 out_console = Console()
@@ -76,6 +78,10 @@ Clustering = Annotated[
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display.")]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Import code that the recipe of a run folder names."),
+]
 
 
 def measure(
@@ -104,6 +110,7 @@ def measure(
     clustering: Clustering = None,
     as_json: JsonFlag = False,
     quiet: Quiet = False,
+    trust: Trust = False,
 ) -> None:
     """Say how skewed a federation is, who groups with whom, and what each paper's rule would do."""
     from fedskew.measure import measurement
@@ -119,7 +126,7 @@ def measure(
         "label_column": label_column,
         "count_column": count_column,
     }
-    counts, root = _counts(source, counts_file, given, seed, _form(form), columns, quiet)
+    counts, root = _counts(source, counts_file, given, seed, _form(form), columns, quiet, trust)
     use, options = _stages(recipes.resolve(given))
     _check_signal(use["signal"])
     near, how = use["distance"], use["clustering"]
@@ -171,6 +178,7 @@ def privacy(
     clustering: Clustering = None,
     as_json: JsonFlag = False,
     quiet: Quiet = False,
+    trust: Trust = False,
 ) -> None:
     """Say how wrong label mixes and groups become when clients add noise, budget by budget."""
     from fedskew.measure import privacy as noise
@@ -194,7 +202,7 @@ def privacy(
         "label_column": label_column,
         "count_column": count_column,
     }
-    counts, root = _counts(source, counts_file, given, seed, _form(form), columns, quiet)
+    counts, root = _counts(source, counts_file, given, seed, _form(form), columns, quiet, trust)
     use, options = _stages(recipes.resolve(given))
     with steps(noise.num_steps(len(budgets), repeats), quiet) as step:
         table = noise.privacy_table(
@@ -252,7 +260,9 @@ def _settings(
         # nothing is trained, and datasets of labels alone have no model
         "model": {"use": "custom"},
     }
-    return recipes.override(raw, assignments)
+    given = recipes.override(raw, assignments)
+    find_rules([], given)
+    return given
 
 
 def _counts(
@@ -263,6 +273,7 @@ def _counts(
     form: Form,
     columns: Mapping[str, str | None],
     quiet: bool,
+    trust: bool,
 ) -> tuple[Counts, int]:
     """The counts and the seed to go on with."""
     from fedskew.measure.sources import counts_of_data, counts_of_run
@@ -290,7 +301,7 @@ def _counts(
         )
     if Path(asked).is_dir() and counts_file is None:
         with _fetching(quiet) as progress:
-            counts, root = counts_of_run(asked, progress=progress)
+            counts, root = counts_of_run(asked, progress=progress, trust=trust)
         return counts, root if seed is None else seed
     if not Path(asked).exists() and asked in DATASETS:
         raise DataError(

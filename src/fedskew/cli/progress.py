@@ -26,6 +26,7 @@ from fedskew.types import RoundRecord
 
 NO_ROOM = {
     "records",
+    "counted for less",
     "last round",
     "best",
     "AD ± SDAD",
@@ -200,6 +201,7 @@ def _facts(s: Mapping[str, Any]) -> dict[str, str]:
         "sim. s": f"{s['simulated_seconds']:.1f}",
         "Wh": f"{s['wh']:.3f}",
         "failures": str(s["failures"]),
+        "counted for less": str(s.get("notes", 0)),
         **(target_row(s["to_target"]) if "to_target" in s else {}),
         "records": escape(s["out"] or ""),
     }

@@ -15,11 +15,12 @@ from rich.text import Text
 
 from fedskew.data import is_cached
 from fedskew.errors import StudyError
-from fedskew.evidence.cells import Cell, cells_of
+from fedskew.evidence.cells import Cell
 from fedskew.evidence.making import WORK, make
 from fedskew.evidence.page import index_text, write_page
 from fedskew.evidence.results import FILE, Results, State, read_results, state_of, write_results
 from fedskew.evidence.study import Study, find_studies, read_study
+from fedskew.evidence.tuning import cells_with
 from fedskew.evidence.watching import Progress
 from fedskew.records import write_atomically
 from fedskew.runtime.local.tasks import usable_cores
@@ -37,7 +38,8 @@ def all_studies(folder: Path, *, as_json: bool, pages: bool) -> None:
         )
     if pages:
         for study in studies:
-            _write(study, _results(study))
+            if (results := _results(study)) is not None:
+                _write(study, results)
         write_atomically(folder / "README.md", index_text(studies).encode())
     _list(studies, as_json)
 
@@ -79,7 +81,7 @@ def _results(study: Study) -> Results | None:
 def _write(study: Study, results: Results | None) -> Path:
     if results is None:
         raise StudyError(study.name, "has no results yet", f"Run: fedskew reproduce {study.name}")
-    return write_page(study, results, state_of(cells_of(study), results), _folder(study))
+    return write_page(study, results, state_of(cells_with(study, results), results), _folder(study))
 
 
 def _say(study: Study, results: Results | None, path: Path, as_json: bool) -> None:
@@ -108,7 +110,7 @@ def _list(studies: list[Study], as_json: bool) -> None:
 
 
 def _facts(study: Study, results: Results | None) -> dict[str, Any]:
-    cells = cells_of(study)
+    cells = cells_with(study, results)
     state: State = state_of(cells, results)
     makers = results.makers if results else ()
     return {

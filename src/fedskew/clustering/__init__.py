@@ -21,8 +21,6 @@ from fedskew.clustering.labels import (
 from fedskew.clustering.silhouette import (
     silhouette_of_points,
     silhouette_samples,
-    simplified_silhouette,
-    subsampled_silhouette,
 )
 from fedskew.types import Clustering
 
@@ -42,7 +40,5 @@ __all__ = [
     "relabel",
     "silhouette_of_points",
     "silhouette_samples",
-    "simplified_silhouette",
     "stability",
-    "subsampled_silhouette",
 ]

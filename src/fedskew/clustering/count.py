@@ -3,13 +3,13 @@ smallest among equals.
 
 Paper 002 and paper 004 try every number from 2 to K - 1. That is K - 2 fits, fine to about 300
 clients; above, docs/methods.md 3.4 tries the grid 2, 3, 4, 5, 6, 8, 10, 12, 16, ... and then the
-neighbours (+-2) of the best one. Above 5,000 clients the numbers are tried on a sample and the
-winner is fitted once on everybody.
+neighbours (+-2) of the best one. Above 5,000 clients the numbers are tried on cells of near-equal
+clients (:mod:`fedskew.clustering.summary`), the best few then on everybody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,9 +19,11 @@ from fedskew.clustering.space import PAIRWISE_LIMIT
 from fedskew.errors import RecipeError
 from fedskew.types import Floats, Ints
 
-Scan = Literal["auto", "full", "geometric", "subsample"]
+Scan = Literal["auto", "full", "geometric"]
 FULL_SCAN_LIMIT = 300  # clients; docs/methods.md 3.4
 GRID_CEILING = 200  # clusters; docs/methods.md 3.4
+EXACT_LIMIT = 50_000  # clients; to here the best counts are tried on everybody, docs/methods.md 3.6
+FINALISTS, MARGIN = 5, 0.01  # counts scored on everybody: at most this many, this near the best
 TIE = 1e-9  # silhouettes this close are one plateau, docs/methods.md 3.5
 
 
@@ -48,6 +50,17 @@ class Curve:
     def top(self) -> float:
         """The highest silhouette, NaN if none is defined."""
         return float(np.fmax.reduce(self.silhouettes, initial=np.nan))
+
+    @property
+    def finalists(self) -> list[int]:
+        """The counts worth a closer look: the five best of those within 0.01 of the maximum.
+
+        >>> Curve(np.array([2, 3, 4]), np.array([0.5, 0.3, 0.495])).finalists
+        [2, 4]
+        """
+        order = np.argsort(-self.silhouettes, kind="stable")[:FINALISTS]
+        near = self.silhouettes[order] >= self.top - MARGIN
+        return sorted(self.counts[order[near]].tolist())
 
     def as_details(self) -> dict[str, Any]:
         """What a clustering's details keep."""
@@ -98,6 +111,16 @@ def scan_counts(
     return _curve(scores)
 
 
+def first_best(scores: Sequence[float | None]) -> int:
+    """The position of the first score within 1e-9 of the highest; None counts as the lowest.
+
+    >>> first_best([None, 0.7, 0.7 + 1e-12])
+    1
+    """
+    values = np.array([-np.inf if score is None else score for score in scores])
+    return int((values >= values.max() - TIE).argmax())
+
+
 def check_options(
     where: str,
     size: int,
@@ -105,7 +128,7 @@ def check_options(
     count: int,
     scan: str,
     max_count: int,
-    sample_size: int,
+    summary_size: int,
     exact_limit: int,
 ) -> None:
     """Refuse options that cannot work for this number of clients."""
@@ -115,21 +138,17 @@ def check_options(
         raise RecipeError(
             where, f"count {count} for {size} known clients", f"Choose 1 to {size}, or 0 to find it"
         )
-    check_sizes(where, sample_size=sample_size, exact_limit=exact_limit)
-    if scan == "full" and size > exact_limit:
+    check_sizes(where, summary_size=summary_size, exact_limit=exact_limit)
+    if scan == "full" and size > min(exact_limit, PAIRWISE_LIMIT):
         raise RecipeError(where, f"scan 'full' over {size} clients", "Use scan 'auto'")
 
 
-def check_sizes(where: str, *, sample_size: int, exact_limit: int) -> None:
-    """Refuse a sample or an exact limit whose distance matrix would be too large."""
-    if not 3 <= sample_size <= PAIRWISE_LIMIT:
-        raise RecipeError(where, f"sample_size {sample_size}", f"Choose 3 to {PAIRWISE_LIMIT}")
-    if not 0 <= exact_limit <= PAIRWISE_LIMIT:
-        raise RecipeError(
-            where,
-            f"exact_limit {exact_limit}",
-            f"Choose 0 to {PAIRWISE_LIMIT}: above, a K x K matrix is too large",
-        )
+def check_sizes(where: str, *, summary_size: int, exact_limit: int) -> None:
+    """Refuse a number of cells whose distance matrix would be too large."""
+    if not 3 <= summary_size <= PAIRWISE_LIMIT:
+        raise RecipeError(where, f"summary_size {summary_size}", f"Choose 3 to {PAIRWISE_LIMIT}")
+    if exact_limit < 0:
+        raise RecipeError(where, f"exact_limit {exact_limit}", "Choose 0 or more")
 
 
 def _curve(scores: dict[int, float | None]) -> Curve:

@@ -16,12 +16,13 @@ import numpy as np
 
 from fedskew.clustering import kmedoids
 from fedskew.clustering.count import TIE, check_sizes
-from fedskew.clustering.noise import NoisePolicy, nearest_clusters, resolve_noise
+from fedskew.clustering.field import Field, lay_out
+from fedskew.clustering.noise import NoisePolicy, resolve_noise
 from fedskew.clustering.outcome import conclude, one_cluster
-from fedskew.clustering.sampling import sample_rows
-from fedskew.clustering.silhouette import silhouette, subsampled_silhouette
-from fedskew.clustering.space import Space, enter, is_uniform, nearest_row
-from fedskew.types import Clustering, Floats, Geometry, Ints
+from fedskew.clustering.silhouette import is_defined
+from fedskew.clustering.space import Space, enter, is_uniform
+from fedskew.clustering.walk import Distances
+from fedskew.types import Bools, Clustering, Floats, Geometry, Ints
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,6 @@ class Candidate:
 
     params: dict[str, Any]
     labels: Ints  # (n,) -1 = noise
-    # (n,) how near a client outside the sample must be to belong to the same cluster; -inf = not a
-    # core client
-    reach: Floats
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Rules:
     noise: NoisePolicy
     max_noise: float
     relaxed_noise: float
-    sample_size: int
+    summary_size: int
     exact_limit: int
 
 
@@ -51,11 +49,11 @@ class Table:
     """The grid, judged: one row per candidate."""
 
     counts: Ints
-    noise: Floats  # fraction
-    silhouettes: Floats  # nan = not defined
+    noise: Floats  # fraction of the clients
+    silhouettes: Floats  # nan = not defined, or not computed because it cannot win
 
 
-Search = Callable[[Floats], Sequence[Candidate]]
+Search = Callable[[Distances], Sequence[Candidate]]
 
 
 def settle(
@@ -65,44 +63,45 @@ def settle(
     space = enter(geometry)
     if is_uniform(space):
         return one_cluster(geometry, space, algorithm)
-    check_sizes(
-        f"clustering.{algorithm}", sample_size=rules.sample_size, exact_limit=rules.exact_limit
-    )
-    exact = space.size <= rules.exact_limit
-    rows = np.arange(space.size) if exact else sample_rows(space, rules.sample_size, rng)
-    distances = space.subset(rows).matrix()
-    candidates = search(distances)
-    table = judge(distances, candidates)
-    best, threshold = pick(candidates, table, len(rows), (rules.max_noise, rules.relaxed_noise))
+    sizes = {"summary_size": rules.summary_size, "exact_limit": rules.exact_limit}
+    check_sizes(f"clustering.{algorithm}", **sizes)
+    field = lay_out(space, **sizes)
+    candidates = search(field.distances)
+    thresholds = (rules.max_noise, rules.relaxed_noise)
+    table = judge(field, candidates, thresholds)
+    best, threshold = pick(candidates, table, field.size, thresholds)
     if best is None:
         return _fall_back(algorithm, geometry, rng, table, rules)
-    details = _details(algorithm, candidates[best], table, threshold, rules, len(rows))
-    if exact:
-        return _exact(
-            geometry,
-            space,
-            candidates[best].labels,
-            distances,
-            rules,
-            details,
-            float(table.silhouettes[best]),
-        )
-    return _spread(geometry, space, rows, candidates[best], distances, rng, rules, details)
+    details = _details(algorithm, candidates[best], table, threshold, rules, field)
+    return _finish(geometry, space, field, candidates[best].labels, table, best, rules, details)
 
 
-def judge(distances: Floats, candidates: Sequence[Candidate]) -> Table:
+def judge(field: Field, candidates: Sequence[Candidate], thresholds: tuple[float, ...]) -> Table:
     """Clusters, noise and silhouette of every candidate; equal labels are scored once."""
-    scores: dict[bytes, float] = {}
-    for candidate in candidates:
-        key = candidate.labels.tobytes()
-        if key not in scores:
-            score = silhouette(distances, candidate.labels)
-            scores[key] = np.nan if score is None else score
-    return Table(
+    noise = [field.weights[candidate.labels < 0].sum() for candidate in candidates]
+    table = Table(
         np.array([candidate.labels.max(initial=-1) + 1 for candidate in candidates], np.int64),
-        np.array([np.mean(candidate.labels < 0) for candidate in candidates], np.float64),
-        np.array([scores[candidate.labels.tobytes()] for candidate in candidates], np.float64),
+        np.array(noise, np.float64) / field.size,
+        np.full(len(candidates), np.nan),
     )
+    wanted = np.ones(len(candidates), np.bool_)
+    if not field.scores_everything:
+        defined = np.array([is_defined(candidate.labels) for candidate in candidates], np.bool_)
+        accepted = [defined & acceptable(table, field.size, most) for most in thresholds]
+        wanted = next((mask for mask in accepted if mask.any()), defined & False)
+    different = {candidates[i].labels.tobytes(): i for i in np.flatnonzero(wanted)[::-1].tolist()}
+    scores = field.scores([candidates[i].labels for i in different.values()]) if different else []
+    known = {key: np.nan if s is None else s for key, s in zip(different, scores, strict=True)}
+    table.silhouettes[wanted] = [
+        known[candidates[i].labels.tobytes()] for i in np.flatnonzero(wanted).tolist()
+    ]
+    return table
+
+
+def acceptable(table: Table, size: int, max_noise: float) -> Bools:
+    """Which candidates have a number of clusters and a share of noise that will do."""
+    few = (table.counts >= 2) & (table.counts <= size / 2)
+    return np.asarray(few & (table.noise <= max_noise))
 
 
 def pick(
@@ -110,12 +109,7 @@ def pick(
 ) -> tuple[int | None, float | None]:
     """(the best candidate's position, the noise threshold it passed), or (None, None)."""
     for threshold in thresholds:
-        good = (
-            (table.counts >= 2)
-            & (table.counts <= size / 2)
-            & (table.noise <= threshold)
-            & ~np.isnan(table.silhouettes)
-        )
+        good = acceptable(table, size, threshold) & ~np.isnan(table.silhouettes)
         if good.any():
             top = table.silhouettes[good].max()
             tied = np.flatnonzero(good & (table.silhouettes >= top - TIE))
@@ -127,13 +121,18 @@ def pick(
 
 
 def _details(
-    algorithm: str, best: Candidate, table: Table, threshold: float | None, rules: Rules, size: int
+    algorithm: str,
+    best: Candidate,
+    table: Table,
+    threshold: float | None,
+    rules: Rules,
+    field: Field,
 ) -> dict[str, Any]:
     return {
         "algorithm": algorithm,
-        "params": {**best.params, "noise": rules.noise, "scanned_clients": size},
+        "params": {**best.params, "noise": rules.noise, **field.scanned},
         "curve": _curve(table),
-        "thresholds": {"max_noise": threshold, "min_clusters": 2, "max_clusters": size // 2},
+        "thresholds": {"max_noise": threshold, "min_clusters": 2, "max_clusters": field.size // 2},
     }
 
 
@@ -145,59 +144,34 @@ def _curve(table: Table) -> dict[str, Any]:
     }
 
 
-def _exact(
+def _finish(
     geometry: Geometry,
     space: Space,
+    field: Field,
     labels: Ints,
-    distances: Floats,
+    table: Table,
+    best: int,
     rules: Rules,
     details: dict[str, Any],
-    score: float,
 ) -> Clustering:
-    noisy = labels < 0
-    resolved = resolve_noise(labels, rules.noise, nearest_clusters(distances, labels))
-    kind = {"num_noise": int(noisy.sum()), "silhouette_kind": "exact"}
+    """Place the noise, and give every client the label of its row."""
+    noisy = labels[field.own] < 0
+    placed = resolve_noise(labels, "nearest", field.nearest(labels)) if noisy.any() else labels
+    kind = {
+        "num_noise": int(noisy.sum()),
+        "silhouette_kind": "exact" if field.exact else "cells",
+        "silhouette_of_all": field.scores([placed])[0],
+    }
+    # the policy works on clients: noise in one cell is many singletons
+    resolved = resolve_noise(labels[field.own], rules.noise, placed[field.own])
     return conclude(
         geometry,
         space,
         resolved,
         details | kind,
-        silhouette=score,
+        silhouette=float(table.silhouettes[best]),
         noise_fraction=float(noisy.mean()),
-    )
-
-
-def _spread(
-    geometry: Geometry,
-    space: Space,
-    rows: Ints,
-    found: Candidate,
-    distances: Floats,
-    rng: np.random.Generator,
-    rules: Rules,
-    details: dict[str, Any],
-) -> Clustering:
-    """Clients outside the sample join the nearest core client of the sample; beyond its reach
-    they are noise.
-    """
-    cores = np.flatnonzero((found.labels >= 0) & (found.reach > -np.inf))
-    position, far = nearest_row(space, rows[cores])
-    nearest = found.labels[cores[position]]
-    labels = np.where(far <= found.reach[cores[position]], nearest, -1)
-    labels[rows] = found.labels
-    nearest[rows] = nearest_clusters(distances, found.labels)
-    noisy = labels < 0
-    score = subsampled_silhouette(space.distances, labels, rng, size=rules.sample_size)
-    kind = {"num_noise": int(noisy.sum()), "silhouette_kind": "subsampled"}
-    resolved = resolve_noise(labels, rules.noise, nearest)
-    return conclude(
-        geometry,
-        space,
-        resolved,
-        details | kind,
-        silhouette=score,
-        noise_fraction=float(noisy.mean()),
-        exact=False,
+        exact=field.exact,
     )
 
 
@@ -206,7 +180,7 @@ def _fall_back(
 ) -> Clustering:
     """Nothing was accepted: k-medoids, and the details say so."""
     found = kmedoids.cluster(
-        geometry, rng, sample_size=rules.sample_size, exact_limit=rules.exact_limit
+        geometry, rng, summary_size=rules.summary_size, exact_limit=rules.exact_limit
     )
     details = {
         **found.details,

@@ -16,24 +16,37 @@ Differs from the paper:
 - Identical clients are merged and weighted: the same result, and tau above the number of distinct
   clients is not tried.
 - An empty cluster keeps its centre; the number of distinct labels counts.
-- Above 300 clients tau is looked for on a grid, above ``exact_limit`` on a sample; then Lloyd runs
-  once on everybody.
+- Above 300 clients tau is looked for on a grid. Above 5,000 it is looked for on cells of near-equal
+  clients, seeded without the run's chance; Lloyd then runs on everybody for the best few tau, and
+  their exact silhouettes decide (above ``exact_limit``: for the best tau only).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 
-from fedskew.clustering.count import TIE, Curve, Scan, check_options, counts_to_try, scan_counts
+from fedskew.clustering.count import (
+    EXACT_LIMIT,
+    TIE,
+    Curve,
+    Scan,
+    check_options,
+    counts_to_try,
+    first_best,
+    scan_counts,
+)
 from fedskew.clustering.lloyd import Means, best_restart, refine_centers, seed_rows
 from fedskew.clustering.outcome import conclude, one_cluster
-from fedskew.clustering.sampling import sample_rows
-from fedskew.clustering.silhouette import silhouette, simplified_silhouette, subsampled_silhouette
-from fedskew.clustering.space import Space, enter, is_uniform
+from fedskew.clustering.silhouette import silhouette, silhouettes_of_points
+from fedskew.clustering.space import PAIRWISE_LIMIT, Space, enter, is_uniform, nearest_point
+from fedskew.clustering.summary import summarise
 from fedskew.errors import RecipeError
-from fedskew.types import Clustering, Floats, Geometry, Ints
+from fedskew.types import Clustering, Floats, Geometry
 
 
 def cluster(
@@ -45,8 +58,8 @@ def cluster(
     max_count: int = 0,
     n_init: int = 10,
     allow_single: bool = True,
-    sample_size: int = 2000,
-    exact_limit: int = 5000,
+    exact_limit: int = EXACT_LIMIT,
+    summary_size: int = 2500,
 ) -> Clustering:
     """Group clients around mean points. ``count`` 0: the number with the best silhouette, ties to
     the smallest.
@@ -67,104 +80,122 @@ def cluster(
         count=count,
         scan=scan,
         max_count=max_count,
-        sample_size=sample_size,
+        summary_size=summary_size,
         exact_limit=exact_limit,
     )
     if n_init < 1:
         raise RecipeError("clustering.kmeans", f"n_init {n_init}", "Choose 1 or more")
-    exact = scan != "subsample" and space.size <= exact_limit
-    part = space if exact else space.subset(sample_rows(space, sample_size, rng))
-    distances = part.matrix()
-    curve, found = choose_means(
-        distances, part, rng, count=count, scan=scan, max_count=max_count, n_init=n_init
-    )
-    params = {
-        "count": len(found.centers),
-        "n_init": n_init,
-        "scan": scan,
-        "scanned_clients": part.size,
-    }
-    details = {"algorithm": "kmeans", "params": params, "curve": curve.as_details(), "num_noise": 0}
+    wanted = _Wanted(count, scan, max_count, n_init)
+    if space.size <= min(exact_limit, PAIRWISE_LIMIT):
+        curve, best, kind = _on_clients(space, wanted, rng)
+    else:
+        curve, best, kind = _on_cells(space, wanted, summary_size, space.size <= exact_limit)
     if allow_single and not count and not curve.top > TIE:
         return one_cluster(geometry, space, "kmeans", curve=curve.as_details())
-    if exact:
-        kind = {"silhouette_kind": "exact", "inertia": found.inertia}
-        return conclude(
-            geometry,
-            space,
-            found.labels,
-            details | kind,
-            silhouette=silhouette(distances, found.labels),
-        )
-    return _spread(geometry, space, found.centers, rng, details, sample_size)
+    found, score = best
+    params = {"count": len(found.centers), "n_init": n_init, "scan": scan, **kind.pop("params")}
+    details = {"algorithm": "kmeans", "params": params, "curve": curve.as_details(), "num_noise": 0}
+    return conclude(
+        geometry,
+        space,
+        found.labels,
+        details | kind | {"inertia": found.inertia},
+        silhouette=score,
+        exact=space.size <= exact_limit,
+    )
 
 
 @dataclass(frozen=True)
-class _Distinct:
-    """Clients merged by identical points."""
+class _Wanted:
+    """The options about the number of clusters."""
 
-    points: Floats  # (u, F)
-    weights: Floats  # (u,)
-    inverse: Ints  # (n,) which distinct point each client is
+    count: int
+    scan: Scan
+    max_count: int
+    n_init: int
 
 
-def choose_means(
-    distances: Floats,
-    space: Space,
-    rng: np.random.Generator,
-    *,
-    count: int = 0,
-    scan: Scan = "auto",
-    max_count: int = 0,
-    n_init: int = 10,
-) -> tuple[Curve, Means]:
-    """(the scanned curve, the fit for the chosen count) for a space small enough for its
-    distance matrix.
+_Fit = Callable[[int], Means]
+_Answer = tuple[Curve, tuple[Means, float | None], dict[str, Any]]
+
+
+def _on_clients(space: Space, wanted: _Wanted, rng: np.random.Generator) -> _Answer:
+    """Few enough clients for their distance matrix. Identical ones are merged and weighted."""
+    distances = space.matrix()
+    points, own, sizes = np.unique(
+        space.need_points("kmeans"), axis=0, return_inverse=True, return_counts=True
+    )
+    own = own.reshape(-1)
+    curve, fit, count = scan_means(
+        points,
+        sizes.astype(np.float64),
+        lambda found: silhouette(distances, found.labels[own]),
+        space.size,
+        wanted,
+        rng,
+    )
+    found = fit(count)
+    found = replace(found, labels=found.labels[own])
+    kind = {"silhouette_kind": "exact", "params": {"scanned_clients": space.size}}
+    return curve, (found, silhouette(distances, found.labels)), kind
+
+
+def _on_cells(space: Space, wanted: _Wanted, most: int, exact: bool) -> _Answer:
+    """Cells choose the few best counts, everybody decides between them.
+
+    Not seeded by the run: the same clients always get the same groups.
     """
-    distinct = _merge(space.need_points("kmeans"))
-    most = len(distinct.points)
-    counts, refine = (
-        ([count], False)
-        if count
-        else counts_to_try(space.size, scan, max_count, space.num_features)
-    )
-    limit = min(most, space.size if count else space.size - 1)
-    counts = sorted({min(c, limit) for c in counts})
-    seeds = seed_rows(distinct.points, distinct.weights, min(limit, max(counts) + 2), n_init, rng)
-
-    def fit(c: int) -> Means:
-        return best_restart(distinct.points, distinct.weights, distinct.points[seeds[:, :c]])
-
-    curve = scan_counts(
-        lambda c: silhouette(distances, fit(c).labels[distinct.inverse]),
-        counts,
-        refine=refine,
-        limit=limit,
-    )
-    found = fit(min(count, limit) if count else curve.best or 2)
-    return curve, Means(found.labels[distinct.inverse], found.centers, found.inertia)
-
-
-def _merge(points: Floats) -> _Distinct:
-    rows, inverse, sizes = np.unique(points, axis=0, return_inverse=True, return_counts=True)
-    return _Distinct(rows, sizes.astype(np.float64), inverse.reshape(-1))
-
-
-def _spread(
-    geometry: Geometry,
-    space: Space,
-    centers: Floats,
-    rng: np.random.Generator,
-    details: dict[str, object],
-    sample_size: int,
-) -> Clustering:
-    """Lloyd on everybody from the centres of the sample."""
     points = space.need_points("kmeans")
-    found = refine_centers(points, centers)
-    score = subsampled_silhouette(space.distances, found.labels, rng, size=sample_size)
-    kind = {
-        "silhouette_kind": "subsampled",
-        "simplified_silhouette": simplified_silhouette(points, found.labels),
-        "inertia": found.inertia,
-    }
-    return conclude(geometry, space, found.labels, details | kind, silhouette=score, exact=False)
+    cells = summarise(points, most)
+    between = cells.between_clients()
+
+    def score(found: Means) -> float | None:
+        return silhouette(between, nearest_point(cells.picked, found.centers))
+
+    curve, fit, count = scan_means(
+        cells.means,
+        cells.weights,
+        score,
+        space.size,
+        wanted,
+        np.random.default_rng(0),
+    )
+    params = {"scanned_cells": len(cells.means)}
+    if not exact:
+        found = refine_centers(points, fit(count).centers)
+        return curve, (found, score(found)), {"silhouette_kind": "cells", "params": params}
+    counts = [count] if wanted.count else curve.finalists or [count]
+    fits = [refine_centers(points, fit(c).centers, until_still=True) for c in counts]
+    scores = silhouettes_of_points(points, [each.labels for each in fits])
+    best = first_best(scores)
+    finals = dict(zip(counts, scores, strict=True))
+    kind = {"silhouette_kind": "exact", "finalists": finals, "params": params}
+    return curve, (fits[best], scores[best]), kind
+
+
+def scan_means(
+    points: Floats,
+    weights: Floats,
+    score: Callable[[Means], float | None],
+    size: int,
+    wanted: _Wanted,
+    rng: np.random.Generator,
+) -> tuple[Curve, _Fit, int]:
+    """(the scanned curve, the fit for a count, the chosen count) of weighted points that stand for
+    ``size`` clients.
+    """
+    counts, refine = (
+        ([wanted.count], False)
+        if wanted.count
+        else counts_to_try(size, wanted.scan, wanted.max_count, points.shape[1])
+    )
+    limit = min(len(points), size if wanted.count else size - 1)
+    counts = sorted({min(c, limit) for c in counts})
+    seeds = seed_rows(points, weights, min(limit, max(counts) + 2), wanted.n_init, rng)
+
+    @cache
+    def fit(c: int) -> Means:
+        return best_restart(points, weights, points[seeds[:, :c]])
+
+    curve = scan_counts(lambda c: score(fit(c)), counts, refine=refine, limit=limit)
+    return curve, fit, min(wanted.count, limit) if wanted.count else curve.best or 2

@@ -10,36 +10,46 @@ Differs from the paper:
 - ``variant="fasterpam"`` (default) is PAM quality: BUILD, then eager swaps. The paper's library
   starts from the c most central clients and only alternates (``variant="sklearn_extra"``), which is
   poor on well separated groups (docs/methods.md 3.4).
-- Above 300 clients c is looked for on a grid, above ``exact_limit`` on a sample; then every client
-  joins its nearest medoid.
+- Above 300 clients c is looked for on a grid. Above 5,000 it is looked for on cells of near-equal
+  clients; for the best few c everybody then joins the nearest medoid and each medoid moves to the
+  best member until nothing changes, and exact silhouettes decide (above ``exact_limit``: everybody
+  joins the nearest medoid).
+- ``restarts``: to 300 clients the swaps also start from five drawn sets of medoids and the lowest
+  total distance wins; PAM starts once.
 - Medoids of identical clients leave empty clusters; the number of distinct labels counts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
 
-from fedskew.clustering.count import Curve, Scan, check_options, counts_to_try, scan_counts
+from fedskew.clustering.count import (
+    EXACT_LIMIT,
+    TIE,
+    Curve,
+    Scan,
+    check_options,
+    counts_to_try,
+    first_best,
+    scan_counts,
+)
+from fedskew.clustering.many_medoids import Medoids, settle_medoids, spread_medoids
 from fedskew.clustering.outcome import conclude, one_cluster
-from fedskew.clustering.sampling import sample_rows
-from fedskew.clustering.silhouette import silhouette, simplified_silhouette, subsampled_silhouette
-from fedskew.clustering.space import Space, enter, is_uniform, nearest_row
+from fedskew.clustering.silhouette import silhouette, silhouettes_of_points
+from fedskew.clustering.space import PAIRWISE_LIMIT, Space, enter, is_uniform, nearest_point
+from fedskew.clustering.summary import summarise
+from fedskew.errors import RecipeError
 from fedskew.types import Clustering, Floats, Geometry, Ints
 
 Variant = Literal["fasterpam", "sklearn_extra"]
+RESTART_LIMIT = 300  # clients; above, other starts gain less than 0.5 %, docs/methods.md 3.4
 _MAX_ITERATIONS = 300  # scikit-learn-extra's default
 _LAZY_BATCH = 32
-
-
-@dataclass(frozen=True)
-class Medoids:
-    """One fit: the nearest medoid of everybody (``labels[i]`` indexes ``rows``)."""
-
-    rows: Ints  # (c,)
-    labels: Ints  # (n,)
 
 
 def cluster(
@@ -50,8 +60,9 @@ def cluster(
     scan: Scan = "auto",
     max_count: int = 0,
     variant: Variant = "fasterpam",
-    sample_size: int = 2000,
-    exact_limit: int = 5000,
+    restarts: int = 5,
+    exact_limit: int = EXACT_LIMIT,
+    summary_size: int = 2500,
 ) -> Clustering:
     """Group clients around medoids. ``count`` 0: the number with the best silhouette, ties to the
     smallest.
@@ -70,65 +81,129 @@ def cluster(
         count=count,
         scan=scan,
         max_count=max_count,
-        sample_size=sample_size,
+        summary_size=summary_size,
         exact_limit=exact_limit,
     )
-    exact = scan != "subsample" and space.size <= exact_limit
-    rows = np.arange(space.size) if exact else sample_rows(space, sample_size, rng)
-    part = space.subset(rows)
-    distances = part.matrix()
-    curve, found = choose_medoids(
-        distances, part, count=count, scan=scan, max_count=max_count, variant=variant
-    )
-    params = {
-        "count": len(found.rows),
-        "variant": variant,
-        "scan": scan,
-        "scanned_clients": part.size,
-    }
+    if restarts < 0:
+        raise RecipeError("clustering.kmedoids", f"restarts {restarts}", "Choose 0 or more")
+    wanted = _Wanted(count, scan, max_count, variant, restarts)
+    if space.pairwise is not None or space.size <= min(exact_limit, PAIRWISE_LIMIT):
+        exact = True
+        curve, best, kind = _on_clients(space, wanted)
+    else:
+        exact = space.size <= exact_limit
+        curve, best, kind = _on_cells(space, wanted, summary_size, exact)
+    found, score = best
+    params = {"count": len(found.rows), "variant": variant, "scan": scan, **kind.pop("params")}
     details = {
         "algorithm": "kmedoids",
         "params": params,
         "curve": curve.as_details(),
         "num_noise": 0,
     }
-    if exact:
-        kind = {"silhouette_kind": "exact"}
-        score = silhouette(distances, found.labels)
-        return conclude(
-            geometry, space, found.labels, details | kind, silhouette=score, medoids=found.rows
+    return conclude(
+        geometry,
+        space,
+        found.labels,
+        details | kind,
+        silhouette=score,
+        exact=exact,
+        medoids=found.rows,
+    )
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The options about the medoids."""
+
+    count: int
+    scan: Scan
+    max_count: int
+    variant: Variant
+    restarts: int
+
+
+_Fit = Callable[[int], Medoids]
+_Answer = tuple[Curve, tuple[Medoids, float | None], dict[str, Any]]
+
+
+def _on_clients(space: Space, wanted: _Wanted) -> _Answer:
+    """Few enough clients for their distance matrix."""
+    distances = space.matrix()
+    curve, fit, count = scan_medoids(
+        distances,
+        lambda found: silhouette(distances, found.labels),
+        space.size,
+        space.num_features,
+        wanted,
+    )
+    found = fit(count)
+    kind = {"silhouette_kind": "exact", "params": {"scanned_clients": space.size}}
+    return curve, (found, silhouette(distances, found.labels)), kind
+
+
+def _on_cells(space: Space, wanted: _Wanted, most: int, exact: bool) -> _Answer:
+    """Cells choose the few best counts, everybody decides between them."""
+    points = space.need_points("kmedoids")
+    cells = summarise(points, most)
+    between = cells.between_clients()
+
+    def score(medoids: Floats) -> float | None:
+        return silhouette(between, nearest_point(cells.picked, medoids))
+
+    curve, fit, count = scan_medoids(
+        cells.between_means(),
+        lambda found: score(cells.means[found.rows]),
+        space.size,
+        space.num_features,
+        wanted,
+    )
+    params = {"scanned_cells": len(cells.means)}
+    if not exact:
+        found = spread_medoids(points, cells, fit(count).rows)
+        return (
+            curve,
+            (found, score(points[found.rows])),
+            {"silhouette_kind": "cells", "params": params},
         )
-    return _spread(geometry, space, rows[found.rows], rng, details, sample_size)
+    counts = [count] if wanted.count else curve.finalists or [count]
+    fits = [settle_medoids(points, cells, fit(c).rows) for c in counts]
+    scores = silhouettes_of_points(points, [each.labels for each in fits])
+    best = first_best(scores)
+    finals = dict(zip(counts, scores, strict=True))
+    kind = {"silhouette_kind": "exact", "finalists": finals, "params": params}
+    return curve, (fits[best], scores[best]), kind
 
 
-def choose_medoids(
+def scan_medoids(
     distances: Floats,
-    space: Space,
-    *,
-    count: int = 0,
-    scan: Scan = "auto",
-    max_count: int = 0,
-    variant: Variant = "fasterpam",
-) -> tuple[Curve, Medoids]:
-    """(the scanned curve, the fit for the chosen count) on a distance matrix."""
-    size = len(distances)
+    score: Callable[[Medoids], float | None],
+    size: int,
+    num_features: int | None,
+    wanted: _Wanted,
+) -> tuple[Curve, _Fit, int]:
+    """(the scanned curve, the fit for a count, the chosen count) of rows that stand for ``size``
+    clients.
+    """
     counts, refine = (
-        ([count], False) if count else counts_to_try(size, scan, max_count, space.num_features)
+        ([wanted.count], False)
+        if wanted.count
+        else counts_to_try(size, wanted.scan, wanted.max_count, num_features)
     )
-    limit = size if count else size - 1
-    start = (
-        central_rows(distances)
-        if variant == "sklearn_extra"
-        else build(distances, min(limit, max(counts) + 2))
-    )
-    fit = alternate if variant == "sklearn_extra" else _swap
-    curve = scan_counts(
-        lambda c: silhouette(distances, fit(distances, start[:c]).labels),
-        counts,
-        refine=refine,
-        limit=limit,
-    )
-    return curve, fit(distances, start[: count or curve.best or 2])
+    limit = min(len(distances), size if wanted.count else size - 1)
+    counts = sorted({min(c, limit) for c in counts})
+    library = wanted.variant == "sklearn_extra"
+    most = min(limit, max(counts) + 2)
+    start = central_rows(distances) if library else build(distances, most)
+
+    restarts = wanted.restarts if len(distances) <= RESTART_LIMIT else 0
+
+    @cache
+    def fit(c: int) -> Medoids:
+        return alternate(distances, start[:c]) if library else swap(distances, start[:c], restarts)
+
+    curve = scan_counts(lambda c: score(fit(c)), counts, refine=refine, limit=limit)
+    return curve, fit, min(wanted.count, limit) if wanted.count else curve.best or 2
 
 
 def build(distances: Floats, count: int) -> Ints:
@@ -167,8 +242,21 @@ def _best_addition(distances: Floats, near: Floats, bound: Floats) -> int:
         stale[batch] = -np.inf
 
 
+def swap(distances: Floats, start: Ints, restarts: int = 0) -> Medoids:
+    """FasterPAM from given medoids and from some drawn ones, the lowest total distance wins, the
+    first among equals.
+
+    Drawn without the run's chance: the same answer every time.
+    """
+    rng = np.random.default_rng(len(start))
+    drawn = [rng.choice(len(distances), len(start), replace=False) for _ in range(restarts)]
+    fits = [_swap(distances, rows) for rows in (start, *drawn)]
+    totals = np.array([distances[fit.rows].min(axis=0).sum() for fit in fits])
+    return fits[int((totals <= totals.min() + TIE).argmax())]
+
+
 def _swap(distances: Floats, start: Ints) -> Medoids:
-    """FasterPAM from given medoids, one thread: no randomness, the same answer every time."""
+    """FasterPAM from given medoids, one thread."""
     # brings scikit-learn along, which takes a second: not for every command
     from kmedoids import fasterpam
 
@@ -208,21 +296,3 @@ def _best_members(distances: Floats, rows: Ints, labels: Ints) -> Ints:
     outside = labels[rows[labels[first]]] != labels[first]
     moved[labels[first[better | outside]]] = first[better | outside]
     return moved
-
-
-def _spread(
-    geometry: Geometry,
-    space: Space,
-    medoids: Ints,
-    rng: np.random.Generator,
-    details: dict[str, object],
-    sample_size: int,
-) -> Clustering:
-    """Everybody to the nearest medoid of the sample."""
-    labels, _ = nearest_row(space, medoids)
-    score = subsampled_silhouette(space.distances, labels, rng, size=sample_size)
-    simple = None if space.points is None else simplified_silhouette(space.points, labels)
-    kind = {"silhouette_kind": "subsampled", "simplified_silhouette": simple}
-    return conclude(
-        geometry, space, labels, details | kind, silhouette=score, exact=False, medoids=medoids
-    )

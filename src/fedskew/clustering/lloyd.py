@@ -94,17 +94,18 @@ def best_restart(points: Floats, weights: Floats, starts: Floats) -> Means:
     return Means(labels[best], centers[best], float(inertia[best]))
 
 
-def refine_centers(points: Floats, centers: Floats) -> Means:
+def refine_centers(points: Floats, centers: Floats, *, until_still: bool = False) -> Means:
     """Lloyd on many points from good centres: at most 50 rounds, or until less than 0.01 % of
-    the points move.
+    the points move. ``until_still``: until nobody moves, as for few points.
     """
+    rounds, share = (_MAX_ITERATIONS, 0.0) if until_still else (_REFINE_ITERATIONS, _REFINE_SHARE)
     weights, labels = np.ones(len(points)), np.full(len(points), -1, np.int64)
-    for _ in range(_REFINE_ITERATIONS):
+    for _ in range(rounds):
         found = _nearest(points, centers[None])[0]
         moved = np.count_nonzero(found != labels)
         labels = found
         centers = _means(points, weights, labels[None], centers[None])[0]
-        if moved <= _REFINE_SHARE * len(points):
+        if moved <= share * len(points):
             break
     return Means(labels, centers, _inertia(points, weights, labels, centers))
 

@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 import scipy
 
+from fedskew.clustering.space import chunks
 from fedskew.types import Floats, Ints
 
 NoisePolicy = Literal["nearest", "singletons", "one", "drop"]
@@ -33,8 +34,27 @@ def nearest_clusters(distances: Floats, labels: Ints) -> Ints:
     members = np.flatnonzero(labels >= 0)
     if not len(members):
         return np.zeros(len(labels), np.int64)
-    old, own, sizes = np.unique(labels[members], return_inverse=True, return_counts=True)
-    pick = scipy.sparse.csr_array((1.0 / sizes[own], (own, members)), shape=(len(old), len(labels)))
+    return _nearest(distances, members, labels[members])
+
+
+def nearest_clusters_of_points(points: Floats, labels: Ints) -> Ints:
+    """The same from points, in blocks; only noise is looked at, everybody else keeps the label.
+
+    >>> nearest_clusters_of_points(np.array([[0.], [1.], [9.], [4.]]), np.array([0, 0, 1, -1]))
+    array([0, 0, 1, 0])
+    """
+    nearest = labels.copy()
+    noise, members = np.flatnonzero(labels < 0), np.flatnonzero(labels >= 0)
+    for rows in chunks(len(noise), len(members)):
+        block = scipy.spatial.distance.cdist(points[members], points[noise[rows]])
+        nearest[noise[rows]] = _nearest(block, np.arange(len(members)), labels[members])
+    return nearest
+
+
+def _nearest(distances: Floats, rows: Ints, labels: Ints) -> Ints:
+    """For each column the label with the smallest mean distance over the rows that have it."""
+    old, own, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    pick = scipy.sparse.csr_array((1.0 / sizes[own], (own, rows)), shape=(len(old), len(distances)))
     return np.asarray(old[np.asarray(pick @ distances).argmin(axis=0)])
 
 

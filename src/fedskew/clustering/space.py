@@ -42,12 +42,6 @@ class Space:
         """How many clients take part."""
         return len(self.ids)
 
-    def subset(self, rows: Ints) -> Space:
-        """The same space with only these rows."""
-        return Space(
-            self.ids[rows], None if self.points is None else self.points[rows], self.pairwise
-        )
-
     def distances(self, rows: Ints, columns: Ints) -> Floats:
         """The block of distances between two sets of rows."""
         if self.pairwise is not None:
@@ -149,18 +143,6 @@ def nearest_point(points: Floats, targets: Floats) -> Ints:
         block = points[rows]
         found[rows] = (np.column_stack([block, np.ones(len(block))]) @ flat).argmin(axis=1)
     return found
-
-
-def nearest_row(space: Space, targets: Ints) -> tuple[Ints, Floats]:
-    """For each row the position in ``targets`` of the nearest target row, and how far it is."""
-    if space.points is not None and space.pairwise is None:
-        found = nearest_point(space.points, space.points[targets])
-        return found, np.linalg.norm(space.points - space.points[targets[found]], axis=1)
-    found, far = np.empty(space.size, np.int64), np.empty(space.size)
-    for rows in chunks(space.size, len(targets)):
-        block = space.distances(np.arange(rows.start, rows.stop), targets)
-        found[rows], far[rows] = block.argmin(axis=1), block.min(axis=1)
-    return found, far
 
 
 def _clean(block: Floats) -> Floats:

@@ -42,7 +42,7 @@ from fedskew.experiment.figures import RESOURCES, Resource, total
 from fedskew.experiment.run import Run
 from fedskew.experiment.run_folders import find_runs
 from fedskew.experiment.tables import TABLES, Row, rows_of, to_arrow, to_pandas
-from fedskew.records import COMPUTED, no_none
+from fedskew.records import COMPUTED, UNCHECKED, no_none
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -220,6 +220,9 @@ class Comparison:
             for _, run in self.runs
             if not run.finished
         ]
+        notes += dict.fromkeys(note for _, run in self.runs for note in run.notes)
+        if unchecked := sum(not run.checked for _, run in self.runs):
+            notes.append(f"{unchecked} of {len(self.runs)} runs: {UNCHECKED}")
         seeds = {tuple(r.seed for r in entry.finished) for entry in self.entries if entry.finished}
         if len(seeds) > 1:
             notes.append("methods have different seeds; differences use those both have")

@@ -42,9 +42,10 @@ def line_up(
     settings: Mapping[str, Any] | None = None,
     *,
     same_training: bool = False,
+    twins: bool = False,
 ) -> list[Contender]:
     """Resolved recipes on the federation of the first one; with ``same_training`` clients also
-    train as the first recipe says.
+    train as the first recipe says. A method that is there twice is refused, or with ``twins`` one.
 
     ``settings`` hold for all recipes, or for one of them if the key begins with its name:
     ``{"fedlecc:selection.top_clusters": 3}``. Recipes with a ``[sweep]`` enter once per
@@ -73,7 +74,21 @@ def line_up(
         for recipe, changed in zip(loaded, changes, strict=True)
         for label, raw in _variants(recipe)
     ]
+    if not twins:
+        _check_distinct(contenders)
     return list({one.fingerprint: one for one in reversed(contenders)}.values())[::-1]
+
+
+def _check_distinct(contenders: Sequence[Contender]) -> None:
+    """Refuse a method that is there twice: it would be one row, and nobody would know why."""
+    seen: dict[str, str] = {}
+    for one in contenders:
+        twin = seen.get(one.fingerprint)
+        if twin is not None:
+            twice = f"'{twin}' is given twice"
+            what = twice if twin == one.label else f"'{twin}' and '{one.label}' are the same method"
+            raise RecipeError("compare", what, "Give each method once")
+        seen[one.fingerprint] = one.label
 
 
 def _settings_of(raw: Table, settings: Mapping[str, Any], names: Sequence[str]) -> Table:

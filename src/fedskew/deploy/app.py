@@ -33,7 +33,7 @@ def write_app(folder: Path, recipe: Mapping[str, Any], *, seed: int = 0) -> list
         words = {
             "NAME": re.sub(r"[^a-z0-9-]+", "-", folder.resolve().name.lower()).strip("-")
             or "fleet",
-            "RECIPE": recipe["name"],
+            "RECIPE": _inside_quotes(recipe["name"]),
             "SEED": str(seed),
             "CLASSES": str(_num_classes(recipe)),
         }
@@ -47,9 +47,16 @@ def _filled(name: str, words: Mapping[str, str]) -> str:
     text = (resources.files("fedskew.deploy") / "template" / f"{name}.in").read_text(
         encoding="utf8"
     )
-    for word, value in words.items():
-        text = text.replace(f"@{word}@", value)
-    return text
+    return re.sub("@([A-Z]+)@", lambda found: words[found[1]], text)  # once: values may hold an @
+
+
+def _inside_quotes(text: str) -> str:
+    """A text as it stands between the quotes of a TOML string.
+
+    >>> _inside_quotes('a "b" \\\\')
+    'a \\\\"b\\\\" \\\\\\\\'
+    """
+    return tomli_w.dumps({"x": text})[len('x = "') : -len('"\n')]
 
 
 def _num_classes(recipe: Mapping[str, Any]) -> int:

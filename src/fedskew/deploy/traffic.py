@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.errors import RunFolderError
-from fedskew.records import read_json, read_rounds
+from fedskew.experiment.run import Run
+from fedskew.records import read_json
 
 OVERHEAD_BYTES = {"down": 900, "up": 1025}  # per message to a client, per reply
 # more, if it has arrays in it: four nested objects with their hashes
@@ -64,7 +65,7 @@ def compare(folder: Path, flower_runs: Sequence[Mapping[str, Any]]) -> dict[str,
             str(folder), "the SuperLink does not know its run", "Was the SuperLink restarted?"
         )
     transfers = [
-        t for r in read_rounds(folder) if r.round > entry["after_round"] for t in r.transfers
+        t for r in Run.read(folder).rounds if r.round > entry["after_round"] for t in r.transfers
     ]
     bytes_of = {
         way: sum(t.bytes for t in transfers if t.direction == way) for way in ("down", "up", "d2d")

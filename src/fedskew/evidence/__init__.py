@@ -5,6 +5,7 @@
 ``code``       a fingerprint of the source that a cell's numbers come from
 ``rows``       the numbers kept of a run; ``playing`` plays a cell in a process of its own
 ``results``    the results file, and which cells are up to date, older or missing
+``tuning``     settings that a grid takes from what another gave on other seeds
 ``making``     plays what is missing (``planning``, ``forecast`` of the time left, ``watching``)
 ``observations``, ``fields``, ``tables``, ``figures``, ``page``  what a person reads, from results
 """

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,25 @@ Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True)
+class Choice:
+    """What was chosen for a cell by what another grid gave: a label there, and what it changes."""
+
+    label: str
+    changes: Changes
+
+    @property
+    def number(self) -> float:
+        """The label as a number; nan if it is none."""
+        try:
+            return float(self.label)
+        except ValueError:
+            return nan
+
+
+Choose = Callable[[Grid, Labels], Choice | None]  # None: nothing can be chosen yet
+
+
+@dataclass(frozen=True)
 class Cell:
     """One recipe with settings and one seed, and what is to be known of it."""
 
@@ -36,6 +56,7 @@ class Cell:
     options: Mapping[str, Any]  # of the measurement
     grid: Grid
     folder: Path  # of the study: its own functions are there
+    choice: Choice | None = None  # where the grid is tuned by another
 
     @cached_property
     def fingerprint(self) -> str:
@@ -57,6 +78,11 @@ class Cell:
     def identity(self) -> tuple[tuple[tuple[str, str], ...], int]:
         """Where it stands in its study."""
         return identity_of(self.labels, self.seed)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it cannot be played before the grid that tunes it."""
+        return self.grid.tuned is not None and self.choice is None
 
     @property
     def title(self) -> str:
@@ -85,27 +111,30 @@ def identity_of(labels: Labels, seed: int) -> tuple[tuple[tuple[str, str], ...],
     return tuple(sorted(labels.items())), seed
 
 
-def cells_of(study: Study) -> list[Cell]:
-    """All cells in the order of the page; seeds vary fastest."""
-    cells = [cell for grid in study.grids for cell in _of_grid(study, grid)]
+def cells_of(study: Study, choose: Choose = lambda grid, labels: None) -> list[Cell]:
+    """All cells in the order of the page; seeds vary fastest. What is tuned waits, unless
+    ``choose`` knows (:func:`fedskew.evidence.tuning.choices`).
+    """
+    cells = [cell for grid in study.grids for cell in _of_grid(study, grid, choose)]
     known = {cell.identity for cell in cells}
     if len(known) < len(cells):
         raise StudyError(study.name, "two grids have cells of the same labels", "Name the grids")
     return cells
 
 
-def _of_grid(study: Study, grid: Grid) -> Iterator[Cell]:
+def _of_grid(study: Study, grid: Grid, choose: Choose) -> Iterator[Cell]:
     where = f"{study.name}, grid {grid.name}" if grid.name else study.name
     fixed = {**({"grid": grid.name} if grid.name else {}), **grid.labels}
     for chosen in product(*(axis.values for axis in grid.axes)):
         labels = {**fixed, **dict(zip((axis.name for axis in grid.axes), chosen, strict=True))}
-        recipe, options = _resolved(where, study.folder, grid, labels)
+        choice = choose(grid, labels) if grid.tuned is not None else None
+        recipe, options = _resolved(where, study.folder, grid, labels, choice)
         for seed in grid.seeds:
-            yield Cell(labels, seed, recipe, options, grid, study.folder)
+            yield Cell(labels, seed, recipe, options, grid, study.folder, choice)
 
 
 def _resolved(
-    where: str, folder: Path, grid: Grid, labels: Labels
+    where: str, folder: Path, grid: Grid, labels: Labels, choice: Choice | None
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """(Recipe on the federation of the grid's first method, options of the measurement)."""
     methods = next((axis for axis in grid.axes if axis.names_recipes), None)
@@ -113,6 +142,7 @@ def _resolved(
     for axis in grid.axes:
         if axis is not methods:
             shared |= axis.values[labels[axis.name]]
+    shared |= choice.changes if choice is not None else {}
     name = labels[methods.name] if methods else grid.recipe
     own = _own(where, methods, name)
     options = {
@@ -125,6 +155,7 @@ def _resolved(
         contenders = line_up(
             [_raw(folder, methods, one, grid) for one in (first, name)],
             _settings(shared, {first: _own(where, methods, first), name: own}, grid.top),
+            twins=True,
         )
     except FedskewError as error:
         raise StudyError(f"{where}, {', '.join(labels.values())}", str(error)) from None

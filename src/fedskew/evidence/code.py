@@ -25,6 +25,7 @@ from fedskew.recipe import REGISTRIES, find
 ROOMS = (
     *("loop", "runtime.local", "models", "data.partitions", "labels", "accounting"),
     *("signal", "distance", "clustering", "selection", "procedure", "objective", "aggregation"),
+    "finish",
 )
 ALWAYS = (
     *("fedskew.loop.federation", "fedskew.runtime.local.runtime"),

@@ -7,15 +7,16 @@ A value of an axis has a label and changes something: ``recipe`` (which method),
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from fedskew.errors import StudyError, did_you_mean
 
 GRID_KEYS = (
     *("name", "seeds", "over", "only", "axes", "set", "labels", "recipe", "measure"),
-    *("figures", "keep", "target", "references"),
+    *("figures", "keep", "target", "references", "tuned"),
 )
+BEST = ("max", "min")
 KEEP = ("curve", "clients")  # lists that a run's row can hold
 Changes = Mapping[str, Any]
 
@@ -34,6 +35,17 @@ class Axis:
 
 
 @dataclass(frozen=True)
+class Tuned:
+    """A setting that is chosen for every cell by what cells of another grid gave with it."""
+
+    grid: str  # where it was tried, with other seeds
+    axis: str  # of that grid: what was tried
+    figure: str = "final"  # by which of its numbers, a mean over whatever else varies there
+    best: str = "max"
+    study: str = ""  # where that grid is; here by default
+
+
+@dataclass(frozen=True)
 class Grid:
     """Cells that are measured in one way: every combination of the axes' values with every seed."""
 
@@ -48,6 +60,7 @@ class Grid:
     keep: tuple[str, ...] = ()
     target: float | None = None  # accuracy to reach
     references: str = ""  # the method whose runs also give the reference rows
+    tuned: Tuned | None = None
     top: Changes = field(default_factory=dict)  # settings of the scale: they come last
 
 
@@ -75,10 +88,22 @@ def read_grid(where: str, raw: Mapping[str, Any], study: Mapping[str, Any]) -> G
         keep=tuple(raw.get("keep", ())),
         target=raw.get("target"),
         references=raw.get("references", ""),
+        tuned=_tuned(f"{where}, tuned", raw["tuned"]) if "tuned" in raw else None,
     )
     if sum(axis.names_recipes for axis in grid.axes) > 1:
         raise StudyError(where, "two axes name recipes", "Let one of them change settings instead")
     return grid
+
+
+def _tuned(where: str, raw: Mapping[str, Any]) -> Tuned:
+    check_keys(where, raw, [one.name for one in fields(Tuned)])
+    for needed in ("grid", "axis"):
+        if needed not in raw:
+            raise StudyError(where, f"has no {needed}", 'Write { grid = "tuning", axis = "lr" }')
+    tuned = Tuned(**raw)
+    if tuned.best not in BEST:
+        raise StudyError(where, f"best = '{tuned.best}'", did_you_mean(tuned.best, BEST))
+    return tuned
 
 
 def _seeds(where: str, raw: Any) -> tuple[int, ...]:
@@ -118,13 +143,21 @@ def at_scale(where: str, grids: Sequence[Grid], change: Mapping[str, Any]) -> tu
     only = _labels(change.get("only", {}))
     seeds = _seeds(where, change["seeds"]) if "seeds" in change else None
     kept = [
-        replace(smaller, seeds=seeds or grid.seeds, top=change.get("set", {}))
+        replace(smaller, seeds=_fewer(grid, seeds, grids), top=change.get("set", {}))
         for grid in grids
         if (smaller := _reduced(grid, only)) is not None
     ]
     if not kept:
         raise StudyError(where, "nothing is left at this scale", "Correct its 'only'")
     return tuple(kept)
+
+
+def _fewer(grid: Grid, seeds: tuple[int, ...] | None, grids: Sequence[Grid]) -> tuple[int, ...]:
+    """The scale's seeds; where something is tuned, as many of its own, which stay other seeds."""
+    if seeds is None:
+        return grid.seeds
+    tried = {one.tuned.grid for one in grids if one.tuned is not None and not one.tuned.study}
+    return grid.seeds[: len(seeds)] if grid.name in tried else seeds
 
 
 def _reduced(grid: Grid, only: Mapping[str, Collection[str]]) -> Grid | None:

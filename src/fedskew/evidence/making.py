@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ from fedskew.evidence.code import Parts
 from fedskew.evidence.forecast import order_of
 from fedskew.evidence.planning import Planned, Skipped, plans_of
 from fedskew.evidence.playing import CellJob, finished
-from fedskew.evidence.results import Finished, Results, is_current, maker_facts
+from fedskew.evidence.results import Finished, Results, is_current, joined, maker_facts
 from fedskew.evidence.study import Study
+from fedskew.evidence.tuning import tuning_part
 from fedskew.evidence.watching import Watch, Watcher
 from fedskew.experiment.schedule import Outcome, run_all
 from fedskew.runtime.local.tasks import first_line
@@ -37,22 +38,50 @@ def make(
     """The results of a study; cells of ``before`` that are up to date are kept unless ``again``.
 
     ``folder``: where the data lie that cannot be fetched; cells without data are not played and
-    stay as they were, which ``on_skip`` is told. ``workers`` 1: all in this process.
+    stay as they were, which ``on_skip`` is told. ``workers`` 1: all in this process. What other
+    grids are tuned by is made first.
     """
-    plans, skipped = plans_of(study, folder, work)
+    how = _How(work, folder, workers, again, watch, on_skip)
+    part = tuning_part(study)
+    if part is None:
+        return _made(study, before, how)
+    tried = _made(part, before, how)
+    done = {cell.identity for cell in tried.cells}
+    return _made(study, joined(tried, before), how, done)
+
+
+@dataclass(frozen=True)
+class _How:
+    """What :func:`make` was told."""
+
+    work: Path
+    folder: str
+    workers: int
+    again: bool
+    watch: Watch | None
+    on_skip: Callable[[str], None] | None
+
+
+def _made(
+    study: Study, before: Results | None, how: _How, done: Collection[Any] = frozenset()
+) -> Results:
+    """The results of a study; cells that are ``done`` are not made again."""
+    plans, skipped = plans_of(study, how.folder, how.work, before)
     if not plans:
         raise skipped[0].why
-    if skipped and on_skip is not None:
-        on_skip(f"{len(skipped)} cells are not played: {skipped[0].why}")
-    known = {done.identity: done for done in before.cells} if before else {}
-    kept = (
-        {} if again else {p.cell.identity: known[p.cell.identity] for p in _current(plans, known)}
-    )
+    if skipped and how.on_skip is not None:
+        how.on_skip(f"{len(skipped)} cells are not played: {skipped[0].why}")
+    known = {cell.identity: cell for cell in before.cells} if before else {}
+    kept = {
+        plan.cell.identity: known[plan.cell.identity]
+        for plan in _current(plans, known)
+        if not how.again or plan.cell.identity in done
+    }
     todo = [plan for plan in plans if plan.cell.identity not in kept]
-    if again:
+    if how.again:
         for plan in todo:
             shutil.rmtree(plan.out, ignore_errors=True)
-    _play([plan for plan in todo if finished(plan.out) is None], workers, watch)
+    _play([plan for plan in todo if finished(plan.out) is None], how.workers, how.watch)
     kept |= {s.cell.identity: known[s.cell.identity] for s in skipped if s.cell.identity in known}
     return _together(study, plans, skipped, kept, before)
 

@@ -13,7 +13,7 @@ from fedskew.evidence.figures import draw, read_figure
 from fedskew.evidence.figures.declared import Figure
 from fedskew.evidence.observations import Observation, observations, select
 from fedskew.evidence.playing import plugin
-from fedskew.evidence.results import Results, State
+from fedskew.evidence.results import FILE, Results, State
 from fedskew.evidence.study import Study
 from fedskew.evidence.tables import read_table, table_text
 from fedskew.records import write_atomically
@@ -150,6 +150,7 @@ INDEX = """# Evidence
 Results that regenerate figures and tables of the papers. `fedskew reproduce` lists the studies and
 their state, `fedskew reproduce STUDY` (or `make evidence-STUDY`) makes one again, cell by cell;
 what was made before is kept. [How to write a study](../docs/evidence.md).
+[The drill](drill/README.md) is no study: kills, damage and full disks, counted by `make drill`.
 
 | study | what it shows |
 |---|---|
@@ -158,5 +159,11 @@ what was made before is kept. [How to write a study](../docs/evidence.md).
 
 def index_text(studies: Sequence[Study]) -> str:
     """The page above all studies."""
-    lines = [f"| [{study.name}]({study.name}/{PAGE}) | {study.summary} |" for study in studies]
+    lines = [f"| {_entry(study)} | {study.summary} |" for study in studies]
     return INDEX + "\n".join(lines) + "\n"
+
+
+def _entry(study: Study) -> str:
+    if not (study.folder / FILE).is_file():
+        return f"{study.name} (not made yet)"
+    return f"[{study.name}]({study.name}/{PAGE})"

@@ -12,10 +12,11 @@ from typing import Any
 
 from fedskew.data import DATASETS, load
 from fedskew.errors import DataError, StudyError
-from fedskew.evidence.cells import Cell, cells_of
+from fedskew.evidence.cells import Cell
 from fedskew.evidence.code import Parts, fingerprint_of, parts_of
-from fedskew.evidence.results import Finished
+from fedskew.evidence.results import Finished, Results
 from fedskew.evidence.study import Study
+from fedskew.evidence.tuning import cells_with
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,18 @@ class Skipped:
     why: StudyError
 
 
-def plans_of(study: Study, folder: str, work: Path) -> tuple[list[Planned], list[Skipped]]:
-    """Cells that can be played, and those whose data are not here."""
+def plans_of(
+    study: Study, folder: str, work: Path, results: Results | None = None
+) -> tuple[list[Planned], list[Skipped]]:
+    """Cells that can be played, and those whose data are not here; what is tuned is chosen by
+    these results.
+    """
     plans, skipped = [], []
-    for place, cell in enumerate(cells_of(study)):
+    for place, cell in enumerate(cells_with(study, results)):
+        if cell.waits:
+            why = StudyError(study.name, f"{cell.title} is not tuned yet", "Make what tunes it")
+            skipped.append(Skipped(place, cell, why))
+            continue
         try:
             plans.append(_plan(place, cell.in_folder(folder), work / study.name))
         except StudyError as error:

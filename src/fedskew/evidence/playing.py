@@ -21,7 +21,7 @@ from fedskew.errors import StudyError
 from fedskew.evidence.cells import Cell
 from fedskew.evidence.rows import Row, reference_rows, row_of
 from fedskew.experiment.schedule import Send
-from fedskew.records import read_json, write_json
+from fedskew.records import read_json, write_json, write_sealed
 
 DONE = "cell.json"
 SPENT = "spent.json"  # CPU seconds of a run that is not finished yet
@@ -49,7 +49,7 @@ class CellJob:
             "seconds": round(clock.wall, 3),
             "maker": self.maker,
         }
-        write_json(folder / DONE, record)
+        write_sealed(folder / DONE, record)
         return record
 
     def _measure(self) -> list[Row]:
@@ -74,6 +74,8 @@ class CellJob:
             on_round=on_round,
         )
         row = row_of(result, keep=grid.keep, target=grid.target)
+        if cell.choice is not None:
+            row["tuned"] = cell.choice.number
         if grid.figures:
             row |= plugin(cell.folder, grid.figures)(cell, result)
         if not cell.wants_references:

@@ -10,7 +10,7 @@ import math
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ def state_of(cells: Sequence[Cell], results: Results | None) -> State:
     changed: set[str] = set()
     for cell in cells:
         done, parts = known.get(cell.identity), parts_of(cell)
-        if done is None:
+        if done is None or cell.waits:
             missing.append(cell)
         elif is_current(cell, done, parts):
             current.append(cell)
@@ -97,6 +97,20 @@ def state_of(cells: Sequence[Cell], results: Results | None) -> State:
 def is_current(cell: Cell, done: Finished, parts: Parts) -> bool:
     """Whether a cell would give these numbers again, as far as one can tell without playing it."""
     return done.fingerprint == cell.fingerprint and done.code == fingerprint_of(parts)
+
+
+def joined(new: Results, old: Results | None) -> Results:
+    """All cells of both; where both have one, the new one."""
+    if old is None:
+        return new
+    fresh = {cell.identity for cell in new.cells}
+    kept = [
+        replace(cell, maker=cell.maker + len(new.makers))
+        for cell in old.cells
+        if cell.identity not in fresh
+    ]
+    makers, code = [*new.makers, *old.makers], {**old.code, **new.code}
+    return replace(new, makers=makers, cells=[*new.cells, *kept], code=code)
 
 
 def _changes(cell: Cell, done: Finished, now: Parts, code: Mapping[str, Parts]) -> Iterable[str]:

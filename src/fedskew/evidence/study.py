@@ -5,7 +5,6 @@ docs/evidence.md describes every entry.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from fedskew.errors import StudyError, did_you_mean
 from fedskew.evidence.grids import Grid, at_scale, check_keys, read_grid
+from fedskew.foreign import read_toml
 
 FILE = "study.toml"
 SCALES = ("full", "reduced", "smoke")
@@ -70,7 +70,7 @@ def read_study(folder: Path, scale: str | None = None) -> Study:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf8"))
+        return read_toml(path)
     except FileNotFoundError:
         known = find_studies(path.parent.parent)
         raise StudyError(
@@ -78,7 +78,7 @@ def _read(path: Path) -> dict[str, Any]:
             "is not a study" if path.parent.is_dir() else "does not exist",
             did_you_mean(path.parent.name, known) if known else f"A study is a folder with {FILE}",
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise StudyError(str(path), f"cannot be read as TOML: {error}", "Correct it") from None
 
 

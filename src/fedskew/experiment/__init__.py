@@ -4,7 +4,9 @@
 ``local``        a recipe on this machine: ``run``
 ``fleet``        a recipe on a Flower fleet: ``serve`` and ``client_app``
 ``world``        a recipe's examples, dealt out to clients, and its model
+``own_split``    a split of the user's own
 ``run``          one run, finished or not, as it was played or as it lies on disk
+``plausible``    whether a run read from a folder hangs together
 ``figures``      every figure of a run
 ``tables``       its tidy tables
 ``run_folders``  where runs lie on disk

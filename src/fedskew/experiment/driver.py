@@ -21,11 +21,14 @@ from fedskew.errors import RecipeError, RunFolderError
 from fedskew.experiment.run import Run
 from fedskew.loop.federation import run as play
 from fedskew.loop.federation import settle
+from fedskew.loop.finishing import stage_of
 from fedskew.loop.method import Setting
 from fedskew.loop.training import score_clients
+from fedskew.loop.trust.book import open_book
 from fedskew.recipe import method_of
 from fedskew.records import Labels, RunFolder, read_rounds
 from fedskew.runtime.faults import Faults, FaultyRuntime
+from fedskew.runtime.hostile import HostileRuntime
 from fedskew.types import RoundRecord, Runtime, ScoreOrder, State
 
 OnRound = Callable[[RoundRecord], None]
@@ -42,6 +45,8 @@ class Backend:
     facts: Mapping[str, Any] = field(default_factory=dict)  # about this run, for run.json
     # joules measured since it was last asked; None: energy is modelled
     measured_joules: Callable[[], float] | None = None
+    # whether it has given label_flip's clients their labels (only who owns the examples can)
+    owns_examples: bool = False
     save_every_round: bool = False  # or as often as the recipe's run.checkpoint_seconds says
     # called when a round is on disk, and once more when the clients have been tested
     after_round: Callable[[int], None] = lambda round: None
@@ -110,23 +115,47 @@ class _Session:
 
 def _settle(recipe: Mapping[str, Any], seed: int, backend: Backend) -> Setting:
     faults, runtime = Faults(**recipe["faults"]), backend.runtime
+    if faults.hostile is not None:
+        runtime = HostileRuntime(runtime, faults.hostile, seed, flipped=backend.owns_examples)
     unreliable = FaultyRuntime(runtime, faults, seed) if faults.any else runtime
     return settle(method_of(recipe), unreliable, seed)
 
 
+def _facts(session: _Session) -> Mapping[str, Any]:
+    """What is special about this run: the backend's facts, and who is hostile."""
+    hostile = Faults(**session.recipe["faults"]).hostile
+    if hostile is None:
+        return session.backend.facts
+    size = session.setting.description.population.size
+    return {**session.backend.facts, **hostile.facts(size, session.setting.seed)}
+
+
 def _begin(session: _Session, state: State | None) -> Mapping[str, Any]:
     """Write what the run is; returns it."""
+    known = {**_facts(session), **_notes(session)}
     if session.folder is None:
-        return session.backend.facts
+        return known
     _check_layout(state, session.setting, session.folder)
-    facts = session.folder.begin(session.backend.facts)
+    facts = session.folder.begin(known)
     _keep_labels(session)
     return facts
 
 
+def _notes(session: _Session) -> dict[str, Any]:
+    """What a recipe asks for and does not get."""
+    asked = session.setting.method.clients_per_round
+    size = session.setting.description.population.size
+    if asked <= size:
+        return {}
+    what = f"run.clients_per_round = {asked}, but there are {size} clients: at most {size} train"
+    return {"notes": [what]}
+
+
 def _check_layout(state: State | None, setting: Setting, folder: RunFolder) -> None:
-    size = setting.description.layout.size
-    if state is not None and state.models.shape[1] != size:
+    if state is None:
+        return
+    size = stage_of(setting, state).description.layout.size
+    if state.models.shape[1] != size:
         what = f"holds a model of {state.models.shape[1]} numbers, this one has {size}"
         raise RunFolderError(str(folder.path), what, "Resume with the same data and model")
 
@@ -187,7 +216,7 @@ def _finish(
     session: _Session, state: State, records: list[RoundRecord], facts: Mapping[str, Any]
 ) -> Run:
     """Test the clients, keep the final model, the clients' results and the summary."""
-    setting, folder = session.setting, session.folder
+    setting, folder = stage_of(session.setting, state), session.folder
     columns = client_columns(setting, state, session.backend.clients_have_tests())
     session.backend.after_round(state.round)
     layout = setting.description.layout
@@ -200,9 +229,10 @@ def _finish(
         facts=facts,
         labels=_keep_labels(session),
         final_model=(state.models, layout),
+        frozen=setting.runtime.frozen(),
     )
     if folder is not None:
-        folder.finish(state.models, layout, columns, run.summary())
+        folder.finish(state.models, layout, columns, run.summary(), run.frozen)
     return run
 
 
@@ -218,6 +248,8 @@ def client_columns(setting: Setting, state: State, tested: bool) -> dict[str, li
         "last_loss": state.loss.tolist(),
         "slot": home.tolist(),
     }
+    if "trust" in state.memory:
+        columns["trust"] = open_book(state).trust.tolist()
     if state.clustering is not None:
         columns["cluster"] = state.clustering.labels.tolist()
     if tested:

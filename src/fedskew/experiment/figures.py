@@ -2,7 +2,7 @@
 so that one name means one number everywhere.
 
 - **final accuracy**: mean of the last five evaluations. The untrained model (round 0) never counts,
-  unless nothing else was evaluated.
+  unless nothing else was evaluated. Where the recipe has a [finish], what it left counts alone.
 - **last accuracy**: the last evaluation alone.
 - Both are of the one global model on the central test set. A method that ends with several models
   has none; its curve is the accuracy of the clients' own models on their own test sets.
@@ -25,7 +25,7 @@ from fedskew.accounting.fairness import Fairness, fairness
 from fedskew.accounting.participation import jain
 from fedskew.accounting.targets import CONSECUTIVE, first_held, first_plateau
 from fedskew.accounting.traffic import total_bytes
-from fedskew.errors import RunError
+from fedskew.errors import RunError, did_you_mean
 from fedskew.types import Floats, Ints, RoundRecord
 
 if TYPE_CHECKING:
@@ -73,8 +73,9 @@ def ends_with_one_model(run: Run) -> bool:
     return not any(math.isnan(r.accuracy) and not math.isnan(r.client_accuracy) for r in last)
 
 
-def last_mean(rounds: Ints, values: Floats) -> float:
-    """Mean of the last five values; round 0 only counts if there is nothing else.
+def last_mean(rounds: Ints, values: Floats, before_finish: int | None = None) -> float:
+    """Mean of the last five values; round 0 only counts if there is nothing else, and what was
+    before the recipe's ``[finish]`` (its last round) if that was not evaluated.
 
     >>> last_mean(np.arange(7), np.array([0.1, 0.5, 0.25, 0.5, 0.75, 1.0, 1.0]))
     0.7
@@ -83,12 +84,19 @@ def last_mean(rounds: Ints, values: Floats) -> float:
     """
     trained = values[rounds > 0]
     counted = trained if len(trained) else values
+    if before_finish is not None and (rounds > before_finish).any():
+        counted = values[rounds > before_finish]
     return float(np.mean(counted[-LAST:])) if len(counted) else NAN
 
 
 def final_accuracy(run: Run) -> float:
     """Mean of the last five evaluations."""
-    return last_mean(run.curve.rounds, run.curve.accuracy)
+    return last_mean(run.curve.rounds, run.curve.accuracy, before_finish(run))
+
+
+def before_finish(run: Run) -> int | None:
+    """The last round before the recipe's ``[finish]``; None: it has none."""
+    return int(run.recipe["run"]["rounds"]) if "finish" in run.recipe else None
 
 
 def last_accuracy(run: Run) -> float:
@@ -105,7 +113,7 @@ def accuracy_at(run: Run, resource: Resource, budget: float) -> float:
     """Mean of the last five evaluations within a budget."""
     curve = run.curve
     within = run.spent(resource)[curve.positions] <= budget * (1 + 1e-12)
-    return last_mean(curve.rounds[within], curve.accuracy[within])
+    return last_mean(curve.rounds[within], curve.accuracy[within], before_finish(run))
 
 
 # ---------------------------------------------------------------- cost
@@ -115,6 +123,10 @@ def spent(run: Run, resource: Resource) -> Floats:
     """(R,) of a resource after each record: rounds, bytes of all directions, simulated seconds,
     joules; nan = not known.
     """
+    if resource not in RESOURCES:
+        raise RunError(
+            "resource", f"there is no '{resource}'", did_you_mean(str(resource), RESOURCES)
+        )
     if resource == "rounds":
         return np.array([record.round for record in run.rounds], np.float64)
     each = np.array([_spent_in(record, resource) for record in run.rounds], np.float64)
@@ -169,7 +181,7 @@ class ToTarget:
 
 def to_target(run: Run, target: float, *, consecutive: int = CONSECUTIVE) -> ToTarget:
     """Rounds, bytes, simulated seconds and joules until an accuracy was held."""
-    if not 0 <= target <= 1:
+    if not isinstance(target, int | float | np.number) or not 0 <= target <= 1:
         raise RunError(
             "target", f"{target} is no accuracy", "Give a number from 0 to 1, for example 0.9"
         )
@@ -276,6 +288,7 @@ def summary(run: Run) -> dict[str, Any]:
         "energy": run.recipe["run"].get("energy", "modelled"),
         "sample_passes": sum(record.cost.sample_passes for record in run.rounds),
         "failures": sum(len(record.failures) for record in run.rounds),
+        "notes": sum(len(record.notes) for record in run.rounds),
         "out": None if run.folder is None else str(run.folder),
     }
 
@@ -289,7 +302,7 @@ def _of_global_model(run: Run) -> dict[str, float]:
         "final_accuracy": final_accuracy(run),
         "last_accuracy": last_accuracy(run),
         "best_accuracy": best_accuracy(run),
-        "final_loss": last_mean(curve.rounds, curve.loss),
+        "final_loss": last_mean(curve.rounds, curve.loss, before_finish(run)),
         "last_loss": float(curve.loss[-1]) if len(curve.loss) else NAN,
     }
 

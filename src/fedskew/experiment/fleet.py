@@ -28,8 +28,9 @@ from fedskew.experiment.driver import Backend, drive
 from fedskew.experiment.run import Run
 from fedskew.experiment.run_folders import RUNS, run_folder
 from fedskew.experiment.world import dataset_of, factory_of, population_of, shards_of
-from fedskew.recipe import load, override, read_assignments, resolve
-from fedskew.records import Labels, read_json, write_json
+from fedskew.foreign import ForeignName
+from fedskew.recipe import REGISTRIES, load, override, read_assignments, resolve, shipped_recipes
+from fedskew.records import Labels, read_json, write_sealed
 from fedskew.runtime.flower.client import make_client_app
 from fedskew.runtime.flower.server import FlowerRuntime, Patience
 from fedskew.runtime.flower.superlink_watch import end_with_superlink
@@ -75,10 +76,23 @@ def read_settings(config: Mapping[str, Any], folder: Path) -> FleetSettings:
                 "run configuration", f"unknown key '{key}'", did_you_mean(key, DEFAULTS)
             )
     given = {**DEFAULTS, **config}
-    beside = folder / str(given["recipe"])
     changes = read_assignments([part for part in str(given["set"]).split(";") if part.strip()])
-    raw = override(load(beside if beside.is_file() else str(given["recipe"])), changes)
+    raw = override(load(_recipe_file(folder, str(given["recipe"]))), changes)
+    for stage in REGISTRIES:  # a run configuration is not part of the app that a node approved
+        if f"{stage}.use" in changes:
+            raw[stage]["use"] = ForeignName(raw[stage]["use"])
     return FleetSettings(resolve(raw), int(given["seed"]), given)
+
+
+def _recipe_file(folder: Path, name: str) -> str | Path:
+    """A file of the app, or a recipe that comes with fedskew: no other file of this machine."""
+    beside = (folder / name).resolve()
+    if name in shipped_recipes() and not beside.is_file():
+        return name
+    if not beside.is_relative_to(folder.resolve()) or not beside.is_file():
+        what = f"'{name}' is no file of the app and no recipe of fedskew"
+        raise RecipeError("run configuration, recipe", what, "Put it into the app's folder")
+    return beside
 
 
 def _patience(config: Mapping[str, Any]) -> Patience:
@@ -247,7 +261,7 @@ class _Sheet:
     def write(self, round: int) -> None:
         """Replace the present run's entry."""
         entry = {**self._entry, "last_round": round, **asdict(self._fleet.tally)}
-        write_json(self._path, {"runs": [*self._before, entry]})
+        write_sealed(self._path, {"runs": [*self._before, entry]})
 
 
 def say(text: str) -> None:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fedskew.accounting.energy import meter_for
-from fedskew.errors import RunError
+from fedskew.errors import RecipeError, RunError
 from fedskew.experiment.driver import Backend, OnRound, drive
+from fedskew.experiment.own_split import own_split
 from fedskew.experiment.run import Run
+from fedskew.experiment.run_folders import check_resumable
 from fedskew.experiment.world import (
     dataset_of,
     factory_of,
+    flipped_clients,
     labels_of,
     population_of,
     shards_of,
@@ -23,6 +29,7 @@ from fedskew.experiment.world import (
 )
 from fedskew.recipe import load, override, resolve
 from fedskew.runtime.local.runtime import LocalRuntime
+from fedskew.runtime.local.tasks import most_workers, usable_cores
 from fedskew.runtime.metered import MeteredRuntime
 
 if TYPE_CHECKING:
@@ -54,7 +61,8 @@ def run(
     model
         Your own model: a function without arguments that returns a ``torch.nn.Module``.
     clients
-        Your own split: one client id per training example, instead of the recipe's partition.
+        Your own split: one client id (a number or a text) per training example, instead of the
+        recipe's partition and number of clients; -1 is nobody.
     seed, workers
         Root of every random stream; worker processes (0 = one per core, 1 = everything in this
         process).
@@ -72,11 +80,19 @@ def run(
     >>> result.rounds[-1].round, result.models.shape
     (2, (1, 2410))
     """
+    seed, workers = check_arguments(seed, workers, model, on_round)
+    if resume and out is not None:
+        check_resumable([Path(out)])
     raw = override(load(recipe), settings or {})
+    _check_heeded(settings or {}, data=data, model=model, clients=clients)
     if data is not None:
         raw = override(raw, {"data.use": "custom"})
     if model is not None:
         raw = {**raw, "model": {"use": "custom"}}
+    if clients is not None:
+        own = own_split(clients)
+        raw = override(raw, {"data.clients": own.size})
+        raw = {**raw, "partition": {"use": "custom", "sha256": own.digest}}
     return run_resolved(
         resolve(raw),
         data=data,
@@ -88,6 +104,38 @@ def run(
         resume=resume,
         on_round=on_round,
     )
+
+
+def _check_heeded(settings: Mapping[str, Any], **given: Any) -> None:
+    """Refuse settings that nobody would look at, because something of the user's own stands in."""
+    idle = {
+        "data": ("data.use", "data.folder"),
+        "model": ("model.",),
+        "clients": ("partition.", "data.clients"),
+    }
+    for name, value in given.items():
+        for key in settings if value is not None else ():
+            if key.startswith(idle[name]):
+                what = f"would change nothing: {name}= is given"
+                raise RecipeError(f"settings {key}", what, "Leave one of them out")
+
+
+def check_arguments(seed: Any, workers: Any, model: Any, on_round: Any) -> tuple[int, int]:
+    """The seed and the number of workers, or an error that says what they must be."""
+    numbers = []
+    for name, value in (("seed", seed), ("workers", workers)):
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not whole or not 0 <= value < 2**63:
+            raise RunError(name, f"is {value!r}", "Give a whole number from 0")
+        numbers.append(int(value))
+    if numbers[1] > most_workers():
+        said = f"{numbers[1]} workers for {usable_cores()} cores: {most_workers()} are started"
+        warnings.warn(said, stacklevel=3)
+        numbers[1] = most_workers()
+    for name, value in (("model", model), ("on_round", on_round)):
+        if value is not None and not callable(value):
+            raise RunError(name, f"is {value!r}, which cannot be called", "Give a function")
+    return numbers[0], numbers[1]
 
 
 def run_resolved(
@@ -134,14 +182,30 @@ def _local_backend(
     meter = meter_for(recipe["run"]["energy"])
     if meter is not None:
         workers = _one_worker(workers)
-    facts = {"partition": asdict(shards.train.report), "client_test": shards.client_test}
-    with LocalRuntime(store_of(shards), factory, workers=workers, population=population) as local:
+    facts: dict[str, Any] = {
+        "partition": asdict(shards.train.report),
+        "client_test": shards.client_test,
+    }
+    if data is not None:
+        facts["data"] = {
+            "examples": len(dataset.y),
+            "test_examples": len(dataset.y_test),
+            "shape": list(dataset.x.shape[1:]),
+            "classes": dataset.num_classes,
+        }
+    if model is not None:
+        facts["model"] = getattr(model, "__qualname__", type(model).__qualname__)
+    flipped = flipped_clients(recipe, shards.clients, seed)
+    with LocalRuntime(
+        store_of(shards, flipped), factory, workers=workers, population=population
+    ) as local:
         metered = None if meter is None else MeteredRuntime(local, meter)
         yield Backend(
             metered or local,
             clients_have_tests=lambda: shards.test is not None,
             labels=lambda: labels,
             facts=facts | ({} if meter is None else {"meter": meter.name}),
+            owns_examples=True,
             measured_joules=None if metered is None else metered.take_joules,
         )
 

@@ -27,6 +27,7 @@ from fedskew.data import Shards
 from fedskew.errors import RunError
 from fedskew.experiment.run import Run
 from fedskew.experiment.world import dataset_of, factory_of, shards_of, store_of
+from fedskew.objective import plain
 from fedskew.recipe import method_of
 from fedskew.records import COMPUTED, read_references, write_references
 from fedskew.runtime.local.runtime import LocalRuntime
@@ -81,7 +82,8 @@ def reference_rows(
         raise RunError(
             "references", f"unknown rows {sorted(unknown)}", f"Known: {', '.join(NAMES)}"
         )
-    job, rows, factory = method_of(resolved).job, [], model or factory_of(resolved, dataset)
+    job, rows = plain(method_of(resolved).job), []  # an objective is part of the method
+    factory = model or factory_of(resolved, dataset)
     if "majority_class" in names:
         rows.append(majority_class(shards))
     if "fine_tuned" in names:
@@ -114,7 +116,8 @@ def with_references(
     twice. A row that cannot be had is kept with the reason. ``on_row`` is called with a row's name
     before it is computed.
     """
-    kept = read_references(result.folder) if result.folder is not None else {}
+    mark = str(result.facts.get("mark", ""))
+    kept = read_references(result.folder, mark) if result.folder is not None else {}
     missing = [name for name in NAMES if name not in kept]
     if missing:
         shards = shards_of(result.recipe, dataset_of(result.recipe, data), result.seed, clients)
@@ -124,7 +127,7 @@ def with_references(
             on_row(name)
         kept = {**kept, name: _columns(result, name, model, shards)}
         if result.folder is not None:
-            write_references(result.folder, kept)
+            write_references(result.folder, kept, mark)
     return replace(result, references=kept)
 
 

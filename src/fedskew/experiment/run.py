@@ -15,24 +15,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedskew.accounting.fairness import Fairness
-from fedskew.errors import RunError, RunFolderError
+from fedskew.errors import RunError, RunFolderError, foreign_file
 from fedskew.experiment import figures
 from fedskew.experiment.figures import Curve, Plateau, Resource, ToTarget
+from fedskew.experiment.plausible import fault_of
 from fedskew.experiment.tables import rows_of, to_arrow, to_pandas
-from fedskew.recipe import fingerprint, load
+from fedskew.recipe import fingerprint, read_recorded
 from fedskew.records import (
-    CLIENTS,
     FINAL,
     RECIPE,
     RESULT,
     RUN,
+    SUMS,
     Labels,
-    read_json,
-    read_labels,
+    read_folder,
+    read_frozen,
     read_model,
     read_num_models,
-    read_references,
-    read_rounds,
 )
 from fedskew.types import Floats, Ints, Layout, Params, RoundRecord
 
@@ -57,6 +56,10 @@ class Run:
     references: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # (S, D) and what stands where in it; None: it lies in the folder
     final_model: tuple[Params, Layout] | None = None
+    # parameters that were never trained; None: they lie in the folder
+    frozen: Mapping[str, Params] | None = None
+    result: Mapping[str, Any] = field(default_factory=dict)  # what its folder keeps as the result
+    checked: bool = True  # False: its folder was written before folders had checksums
 
     @classmethod
     def load(cls, folder: str | Path) -> Run:
@@ -69,31 +72,36 @@ class Run:
         return cls.read(folder)
 
     @classmethod
-    def read(cls, folder: str | Path) -> Run:
+    def read(cls, folder: str | Path, *, trust: bool = False) -> Run:
         """Read a run from its folder, finished or not; a half-written last record is passed over,
         any other damage is an error.
+
+        Reading imports nothing. ``trust``: code that its recipe names may be imported when this
+        run is trained further (:func:`fedskew.experiment.references.with_references`).
         """
         folder = Path(folder)
-        if not (folder / RUN).is_file() or not (folder / RECIPE).is_file():
-            raise RunFolderError(
-                str(folder), "is not a run folder", "Give the folder that fedskew run wrote"
-            )
-        facts, rounds = read_json(folder / RUN), read_rounds(folder)
-        finished = (folder / RESULT).is_file()
-        if finished and not rounds:
-            raise RunFolderError(
-                str(folder), "is finished but has no rounds", "Remove the folder and run again"
-            )
+        with foreign_file(RunFolderError, str(folder), "Remove the folder and run again"):
+            run = cls._read(folder, trust)
+            fault = fault_of(run)
+        if fault:
+            raise RunFolderError(str(folder), fault, "Remove the folder and run again")
+        return run
+
+    @classmethod
+    def _read(cls, folder: Path, trust: bool) -> Run:
+        found = read_folder(folder)
         return cls(
-            recipe=load(folder / RECIPE),
-            seed=_seed(folder, facts),
-            rounds=rounds,
-            clients=read_json(folder / CLIENTS) if finished else {},
+            recipe=read_recorded(folder / RECIPE, trust=trust),
+            seed=_seed(folder, found.facts),
+            rounds=found.rounds,
+            clients=found.clients,
             folder=folder,
-            facts=facts,
-            finished=finished,
-            labels=read_labels(folder),
-            references=read_references(folder) if finished else {},
+            facts=found.facts,
+            finished=found.finished,
+            labels=found.labels,
+            references=found.references,
+            result=found.result,
+            checked=found.checked,
         )
 
     # ---------------------------------------------------------------- what it is
@@ -117,6 +125,12 @@ class Run:
         return mark or (fingerprint(self.recipe) if "run" in self.recipe else self.name)
 
     @property
+    def notes(self) -> list[str]:
+        """What its recipe asked for and did not get."""
+        kept = self.facts.get("notes", [])
+        return [str(note) for note in kept] if isinstance(kept, list) else []
+
+    @property
     def num_clients(self) -> int:
         """K."""
         if self.labels is not None:
@@ -134,7 +148,13 @@ class Run:
             return self.final_model
         if self.folder is None or not self.finished:
             raise RunError(repr(self), "has no final model", "Finish it with --resume")
-        return read_model(self.folder / FINAL)
+        return read_model(self.folder / FINAL, expected=self._model_sum)
+
+    @property
+    def _model_sum(self) -> str | None:
+        """The checksum that its final model must have; None: not known."""
+        found: str | None = self.result.get(SUMS, {}).get(FINAL)
+        return found
 
     @property
     def models(self) -> Params:
@@ -149,6 +169,8 @@ class Run:
     @cached_property
     def num_models(self) -> int:
         """S."""
+        if SUMS in self.result and "models" in self.result:
+            return int(self.result["models"])
         if self.final_model is None and self.folder is not None and self.finished:
             return read_num_models(self.folder / FINAL)
         return len(self.models)
@@ -156,10 +178,21 @@ class Run:
     def state_dict(self, slot: int = 0) -> dict[str, Params]:
         """The final model as named arrays: ``torch.from_numpy`` and ``load_state_dict`` take them.
 
-        Frozen parameters never travel and are not in it: give a module that has them, and
-        ``strict=False``.
+        Parameters that were never trained are in it; tables of integers and buffers that are not
+        persistent are not.
         """
-        return {name: array.copy() for name, array in self.layout.unpack(self.models[slot]).items()}
+        if not 0 <= slot < len(self.models):
+            what = f"has no model number {slot}"
+            raise RunError(repr(self), what, f"Give a number from 0 to {len(self.models) - 1}")
+        frozen = self.frozen
+        if frozen is None:
+            frozen = (
+                {}
+                if self.folder is None
+                else read_frozen(self.folder / FINAL, expected=self._model_sum)
+            )
+        trained = self.layout.unpack(self.models[slot])
+        return {name: array.copy() for name, array in {**trained, **frozen}.items()}
 
     # ---------------------------------------------------------------- its figures
 

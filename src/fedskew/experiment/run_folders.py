@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedskew.errors import RunFolderError
+from fedskew.foreign import file_name
 from fedskew.recipe import fingerprint
 from fedskew.records import RUN, VERSION
 
@@ -27,9 +27,16 @@ def run_folder(
     >>> run_folder(Path("runs"), resolve({"name": "../my rule"}), 3).as_posix()[:13]
     'runs/_my_rule'
     """
-    name = re.sub(r"[^A-Za-z0-9_.-]", "_", recipe["name"]).strip(".")
+    name = file_name(recipe["name"])
     version = f"-{VERSION}" if of_version else ""
     return root / f"{name}-{fingerprint(recipe)[:8]}{version}" / f"seed-{seed}"
+
+
+def check_resumable(folders: Sequence[Path]) -> None:
+    """Refuse to go on where nothing was ever begun: the folder's name may be misspelt."""
+    if not any(folder.is_dir() for folder in folders):
+        what = "there is no run to go on with"
+        raise RunFolderError(str(folders[0]), what, "Check the name, or leave --resume out")
 
 
 def find_runs(paths: Iterable[str | Path]) -> list[Path]:

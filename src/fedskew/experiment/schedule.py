@@ -18,7 +18,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
-from fedskew.errors import FedskewError, RunError
+from fedskew.errors import FedskewError, RunError, plain_warnings
 from fedskew.experiment.local import run_resolved
 from fedskew.experiment.references import with_references
 from fedskew.runtime.local.process import ONE_THREAD, end_with_parent
@@ -86,7 +86,7 @@ class _Child:
         self.pipe, theirs = Pipe()
         self.job: int | None = None
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "fedskew.experiment.schedule", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", "fedskew.experiment.schedule", str(theirs.fileno())],
             pass_fds=(theirs.fileno(),),
             env={
                 **os.environ,
@@ -186,6 +186,7 @@ def main() -> None:
     """Entry point of a child process: the descriptor of its pipe is the only argument."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
+    plain_warnings()
     # the parent is done with us, or gone
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         _serve(Connection(int(sys.argv[1])))

@@ -10,15 +10,20 @@ import numpy as np
 from fedskew import data as datasets
 from fedskew import models
 from fedskew.accounting.devices import Devices, draw_population
-from fedskew.data import Dataset, Shards, build_shards, from_arrays, from_client_ids, from_torch
-from fedskew.errors import RecipeError
+from fedskew.data import Dataset, Shards, build_shards, from_arrays, from_torch
+from fedskew.errors import DataError, RecipeError, foreign_file
+from fedskew.experiment.own_split import own_split
 from fedskew.recipe import find
 from fedskew.records import Labels
+from fedskew.runtime.faults import Faults
+from fedskew.runtime.hostile import flip_labels
 from fedskew.runtime.local.store import Store
-from fedskew.types import Ints, Population
+from fedskew.types import Ids, Ints, Population
 
 if TYPE_CHECKING:
     from torch import nn
+
+WANTED = "Give (x, y), (x, y, x_test, y_test), or torch Datasets: train, or (train, test)"
 
 
 def dataset_of(resolved: Mapping[str, Any], given: Any = None) -> Dataset:
@@ -30,32 +35,28 @@ def dataset_of(resolved: Mapping[str, Any], given: Any = None) -> Dataset:
         return datasets.load(resolved["data"]["use"], folder=resolved["data"]["folder"] or None)
     if isinstance(given, Dataset):
         return given
-    if (
-        isinstance(given, tuple)
-        and all(isinstance(part, np.ndarray) for part in given)
-        and len(given) in (2, 4)
-    ):
-        return from_arrays(*given)
-    return from_torch(*given) if isinstance(given, tuple) else from_torch(given)
+    parts = given if isinstance(given, tuple) else (given,)
+    arrays = all(hasattr(part, "__array__") for part in parts)
+    if len(parts) not in ((2, 4) if arrays else (1, 2)):
+        what = f"is {len(parts)} {'arrays' if arrays else 'things'} in a row"
+        raise DataError("data", what, WANTED)
+    with foreign_file(DataError, "data", WANTED):
+        return from_arrays(*map(np.asarray, parts)) if arrays else from_torch(*parts)
 
 
 def shards_of(
     resolved: Mapping[str, Any], dataset: Dataset, seed: int, client_ids: Any = None
 ) -> Shards:
     """The examples dealt out to clients, by the recipe's partition or by the user's client ids."""
-    use, options = (
-        resolved["partition"]["use"],
-        {k: v for k, v in resolved["partition"].items() if k != "use"},
-    )
-    rule = (
-        find("partition", use)
-        if client_ids is None
-        else lambda pool, clients, rng: from_client_ids(client_ids)
-    )
+    options = {k: v for k, v in resolved["partition"].items() if k != "use"}
+    own = None if client_ids is None else own_split(client_ids)
+    if own is None and resolved["partition"]["use"] == "custom":
+        what = "it was a split of the user's own, which no recipe holds"
+        raise RecipeError("partition.use", what, "Give clients= again, in Python")
     return build_shards(
-        dataset,
-        partition=rule,
-        options=options if client_ids is None else {},
+        dataset if own is None else own.beside(dataset),
+        partition=find("partition", resolved["partition"]["use"]) if own is None else own.deal,
+        options=options if own is None else {},
         clients=resolved["data"]["clients"],
         client_test=resolved["data"]["client_test"],
         test_fraction=resolved["data"]["test_fraction"],
@@ -76,11 +77,26 @@ def population_of(resolved: Mapping[str, Any], sizes: Ints, seed: int) -> Popula
     return draw_population(sizes, Devices(**resolved["devices"]), seed, seconds_per_example=pace)
 
 
-def store_of(shards: Shards) -> Store:
-    """Shards in the form the local runtime shares between processes."""
+def flipped_clients(resolved: Mapping[str, Any], size: int, seed: int) -> Ints:
+    """Whose training labels are turned round (``faults.hostile`` with label_flip)."""
+    hostile = Faults(**resolved["faults"]).hostile
+    flips = hostile is not None and "label_flip" in hostile.kinds
+    return hostile.who(size, seed) if hostile is not None and flips else np.empty(0, np.int64)
+
+
+def store_of(shards: Shards, flipped: Ids = ()) -> Store:
+    """Shards in the form the local runtime shares between processes; ``flipped`` clients hold
+    wrong labels.
+    """
+    labels = shards.y
+    if len(flipped):
+        parts = [slice(*shards.train.offsets[c : c + 2]) for c in flipped]
+        rows = np.concatenate([shards.train.order[part] for part in parts])
+        labels = labels.copy()
+        labels[rows] = flip_labels(labels[rows], shards.dataset.num_classes)
     return Store(
         x=shards.x,
-        y=shards.y,
+        y=labels,
         train_order=shards.train.order,
         train_offsets=shards.train.offsets,
         x_test=shards.x_test,

@@ -79,8 +79,8 @@ def threshold(num_classes: int, *, theta: float, theta_classes: int, eps: float)
     A theta no federation with so many classes can reach is refused: it would never switch, without
     a word.
 
-    >>> threshold(10, theta=8.5, theta_classes=0, eps=1e-6)
-    8.5
+    >>> [threshold(10, theta=theta, theta_classes=0, eps=1e-6) for theta in (8.5, 0.5)]
+    [8.5, 0.5]
     >>> round(threshold(4, theta=8.5, theta_classes=2, eps=1e-6), 3)
     5.868
     """

@@ -17,10 +17,12 @@ import numpy as np
 from fedskew.accounting.traffic import loss_transfers, probe_transfers, slot_transfers
 from fedskew.errors import RunError
 from fedskew.loop.costs import NOTHING, looking_cost, throw_away_cost
+from fedskew.loop.merging import merge_slots
 from fedskew.loop.method import Setting
 from fedskew.loop.probe import head_slices
 from fedskew.loop.timing import late_clients
-from fedskew.loop.training import merge_slots, score_clients, train_in_time, train_plan
+from fedskew.loop.training import score_clients, train_in_time, train_plan
+from fedskew.loop.trust.rounds import believed
 from fedskew.types import (
     Answer,
     Ask,
@@ -40,6 +42,7 @@ from fedskew.types import (
     State,
     TrainOrder,
     Transfer,
+    loss_limit,
 )
 
 MAX_QUESTIONS = 8  # a rule that still asks then is broken
@@ -182,10 +185,19 @@ def _play_trial(
     job = setting.method.job_at(round)
     steering = state.memory.get("procedure")
     runners = train_plan(
-        setting, plan, state.models, TRIAL_ROUNDS + round, memory, job=job, steering=steering
+        setting,
+        plan,
+        state.models,
+        TRIAL_ROUNDS + round,
+        memory,
+        job=job,
+        steering=steering,
+        signal=state.signal,
     )
-    merged, _ = merge_slots(setting, plan, state.models, runners, memory, round, state.home)
-    return merged, {client for runner in runners for client in runner.silent}
+    merged = merge_slots(
+        setting, plan, state.models, runners, memory, round, state.home, state.signal
+    )
+    return merged.models, {client for runner in runners for client in runner.silent}
 
 
 def _slot_losses(setting: Setting, state: State, ask: AskSlots, round: int) -> Answered:
@@ -224,27 +236,26 @@ HANDLERS: dict[type, Callable[[Setting, State, Any, int], Answered]] = {
 
 
 def plausible(losses: Floats, num_classes: int) -> Floats:
-    """Losses as a rule may use them: below 0 or above 10 ln C (at least 23) is never reported.
-
-    A mean cross-entropy above that is a broken or a lying client. Without the bound, one that
-    reports 1e9 would lead every ranking for ever.
+    """Losses as a rule may use them: below 0 or above :func:`fedskew.types.loss_limit` is never
+    reported. Without the bound, one that reports 1e9 would lead every ranking for ever.
 
     >>> plausible(np.array([0.5, -1.0, 1e9, np.inf]), 10)
     array([0.5, nan, nan, nan])
     """
-    limit = 10 * np.log(max(num_classes, 10))
     with np.errstate(invalid="ignore"):
-        return np.where((losses >= 0) & (losses <= limit), losses, np.nan)
+        fits = (losses >= 0) & (losses <= loss_limit(num_classes))
+    return np.where(fits, losses, np.nan)
 
 
 def losses_at(
     setting: Setting, state: State, clients: Ints, models: Params, round: int, max_examples: int
 ) -> Floats:
-    """(n,) plausible losses of each client's model on its own training data."""
+    """(n,) plausible losses of each client's model on its own training data, as they count."""
     home = _homes(state, clients)
     order = ScoreOrder(clients, models, home, "train", max_examples, setting.seed, round)
     scores = score_clients(setting, state, order)
-    return plausible(scores.loss, setting.description.num_classes)
+    reported = plausible(scores.loss, setting.description.num_classes)
+    return believed(setting, state, clients, reported)
 
 
 def slot_losses(setting: Setting, models: Params, clients: Ints, slots: Ints) -> Floats:

@@ -90,6 +90,21 @@ def histogram_cost(setting: Setting, clients: Iterable[int]) -> Cost:
     return _cost(setting, errand, {}, up)
 
 
+def feature_cost(setting: Setting, clients: Iterable[int], up: float) -> Cost:
+    """Everyone passes its examples through the model once and sends ``up`` bytes about it."""
+    sizes = setting.description.population.num_examples
+    passes = {int(c): FORWARD_SHARE * int(sizes[c]) for c in clients}
+    down = setting.description.layout.bytes
+    errand = errand_of(setting, _parallel(passes), passes, down=down, up=up, trains=False)
+    return _cost(setting, errand, passes, up)
+
+
+def delivery_cost(setting: Setting, clients: Iterable[int], down: float) -> Cost:
+    """Everyone is sent ``down`` bytes and answers nothing."""
+    errand = errand_of(setting, _parallel(clients), {}, down=down, up=0.0, trains=False)
+    return Cost(elapsed(errand), 0.0, 0.0)
+
+
 def _cost(setting: Setting, errand: Errand, passes: Mapping[int, float], up: float) -> Cost:
     """An errand in seconds, joules and sample passes."""
     busy = radio_seconds(errand, links_of(setting), up)

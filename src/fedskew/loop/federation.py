@@ -4,6 +4,7 @@
 
     prepare   describe -> signal -> distance -> clustering        (each optional but the first)
     round t   view -> select -> procedure -> [runtime trains wave by wave] -> aggregate -> account
+    finish    where the recipe has a [finish], after the last round
 """
 
 from __future__ import annotations
@@ -22,11 +23,16 @@ from fedskew.loop.asking import Decision, decide, plausible
 from fedskew.loop.costs import round_cost
 from fedskew.loop.evaluation import Evaluation, evaluate
 from fedskew.loop.feedback import learn
+from fedskew.loop.finishing import finish
+from fedskew.loop.label_shares import told_transfers, with_shares
 from fedskew.loop.late_clients import admit
 from fedskew.loop.measuring import measure
+from fedskew.loop.merging import merge_slots
 from fedskew.loop.method import Method, Named, Setting, Stage, named
 from fedskew.loop.slots import after_round, begin_models, with_slots
-from fedskew.loop.training import Runner, merge_slots, train_plan
+from fedskew.loop.training import Runner, train_plan
+from fedskew.loop.trust.rounds import inspect, invite
+from fedskew.loop.verifying import ROSE
 from fedskew.streams import stream
 from fedskew.types import (
     Answer,
@@ -81,8 +87,11 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     """Select, plan, train, aggregate, account: the state after the round and its record."""
     began, t = time.perf_counter(), state.round + 1
     setting, state, joining = admit(setting, state)
+    setting = with_shares(setting, state)
 
     view = look(setting, state, t)
+    if setting.method.trust.on:
+        view = invite(setting, state, view)
     choice = select(setting, state, view)
     order = arrange(setting, choice, view)
     state, plan = order.state, order.value
@@ -99,16 +108,20 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
         steering=order.memory,
         statistics=memory.get("bn"),
         holders=holders,
+        signal=state.signal,
     )
     _check_enough(setting, runners, t)
+    if setting.method.trust.on:
+        memory["trust"] = inspect(setting, state, runners, t)
 
     home = state.home if plan.home is None else plan.home
-    models, memory["aggregation"] = merge_slots(
-        setting, plan, before, runners, memory.get("aggregation", {}), t, home
+    merged = merge_slots(
+        setting, plan, before, runners, memory.get("aggregation", {}), t, home, state.signal
     )
+    memory["aggregation"] = merged.memory
     memory["selection"] = learn(setting, runners, t, choice.memory)
     models, home, memory["procedure"] = after_round(
-        setting, state, plan, before, models, runners, order.memory
+        setting, state, plan, before, merged.models, runners, order.memory
     )
     if setting.method.bn == "local":
         memory["bn"] = _statistics(memory.get("bn"), runners)
@@ -118,7 +131,8 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     transfers += round_transfers(setting, plan, runners, holders)
     cost = round_cost(setting, plan, runners, holders, t)
     cost += joining.cost + choice.cost + order.cost
-    return state, _record(state, plan, runners, transfers, quality, began, cost)
+    record = _record(state, plan, runners, transfers, quality, began, cost)
+    return state, replace(record, notes=merged.notes)
 
 
 def select(setting: Setting, state: State, view: View) -> Decision:
@@ -214,6 +228,8 @@ def _checked_plan(plan: Plan, view: View, where: str) -> Plan:
 
 def _check_enough(setting: Setting, runners: Sequence[Runner], round: int) -> None:
     usable = sum(len(runner.loss) for runner in runners if not runner.dropped)
+    # whoever sends something harmful cannot end the run with it
+    usable += sum(why.startswith(ROSE) for runner in runners for why in runner.failures.values())
     needed = setting.method.min_ok
     if usable < needed:
         reasons = [f"client {c}: {why}" for r in runners for c, why in r.failures.items()]
@@ -275,7 +291,8 @@ def round_transfers(
     reported = {*method.selection.rule.needs()} & {"latency", "snr", "loss"}
     reported |= {*method.procedure.rule.needs()} & {"loss"}
     reported |= {*method.aggregation.rule.needs()} & {"steps"}
-    return models + report_transfers(sorted(reported), len(asked - silent))
+    told = told_transfers(setting, len(asked))
+    return models + told + report_transfers(sorted(reported), len(asked - silent))
 
 
 def _record(
@@ -331,3 +348,4 @@ def run(setting: Setting, state: State | None = None) -> Iterator[tuple[State, R
     while state.round < setting.method.rounds:
         state, record = play_round(setting, state)
         yield state, record
+    yield from finish(setting, state, play_round)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedskew.loop.measuring import Effort, label_signal
+from fedskew.loop.measuring import Effort, checked, label_signal
 from fedskew.loop.method import Setting
 from fedskew.loop.nearest_cluster import nearest_clusters
 from fedskew.types import Clustering, Ints, Signal, State
@@ -22,14 +22,16 @@ def admit(setting: Setting, state: State) -> tuple[Setting, State, Effort]:
     description = setting.runtime.describe()
     if description.population is not setting.description.population:
         setting = replace(setting, description=description)
-    if state.signal is None or setting.method.signal is None:
+    before = state.signal
+    if before is None or setting.method.signal is None:
         return setting, state, Effort()
-    new = np.flatnonzero((description.population.num_examples > 0) & ~state.signal.known)
+    new = np.flatnonzero((description.population.num_examples > 0) & ~before.known)
     if not len(new):
         return setting, state, Effort()
     fresh, effort = label_signal(setting, setting.method.signal, new)
+    state, fresh, effort = checked(setting, state, fresh, new, effort)
     clustering = place(setting, state, fresh, new)
-    known = replace(state, signal=merged(state.signal, fresh, new), clustering=clustering)
+    known = replace(state, signal=merged(before, fresh, new), clustering=clustering)
     return setting, known, effort
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from fedskew.accounting.links import Tariff
+from fedskew.loop.guard import Guard
+from fedskew.loop.trust.options import Trust
 from fedskew.types import (
     AggregationRule,
     Description,
+    FinishRule,
     LocalJob,
     Params,
     ProcedureRule,
@@ -62,11 +66,15 @@ class Method:
     selection: Named[SelectionRule]
     procedure: Named[ProcedureRule]
     aggregation: Named[AggregationRule]
+    finish: Named[FinishRule] | None = None  # after the last round
     signal: Stage | None = None
     distance: Stage | None = None
     clustering: Stage | None = None
     job: LocalJob = field(default_factory=LocalJob)
     lr_decay: float = 1.0  # learning rate of round t = lr * lr_decay ** (t - 1)
+    schedule: Literal["constant", "cosine", "step"] = "constant"  # and this times
+    step_every: int = 0
+    step_factor: float = 0.1
     # BatchNorm statistics: the server's average, or each client's own
     bn: Literal["average", "local"] = "average"
     rounds: int = 10
@@ -78,14 +86,28 @@ class Method:
     # charge a second download to clients that hold the model already, as some papers do
     resend: bool = False
     tariff: Tariff = field(default_factory=Tariff)  # how simulated time is charged
+    trust: Trust = field(default_factory=Trust)  # whether what clients say is checked
+    guard: Guard = field(default_factory=Guard)  # against hostile clients, whatever the rule
 
     def job_at(self, round: int) -> LocalJob:
         """What clients do in this round."""
-        return (
-            self.job
-            if self.lr_decay == 1.0
-            else replace(self.job, lr=self.job.lr * self.lr_decay ** (round - 1))
-        )
+        share = self.lr_share(round)
+        return self.job if share == 1.0 else replace(self.job, lr=self.job.lr * share)
+
+    def lr_share(self, round: int) -> float:
+        """The learning rate of a round, as a share of the first one's.
+
+        >>> from fedskew.recipe import method_of, resolve
+        >>> cosine = method_of(resolve({"local": {"schedule": "cosine"}, "run": {"rounds": 4}}))
+        >>> [round(cosine.lr_share(t), 3) for t in (1, 2, 3, 4)]
+        [1.0, 0.854, 0.5, 0.146]
+        """
+        share, gone = self.lr_decay ** (round - 1), round - 1
+        if self.schedule == "cosine":
+            share *= (1 + math.cos(math.pi * min(1.0, gone / max(self.rounds, 1)))) / 2
+        if self.schedule == "step":
+            share *= self.step_factor ** (gone // self.step_every)
+        return share
 
 
 @dataclass(frozen=True)

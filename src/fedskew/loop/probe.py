@@ -1,10 +1,10 @@
-"""The probe behind estimated signals: every client trains briefly from the first model; only the
-output layer is kept.
+"""The probe behind estimated signals: every client trains briefly from the first model, by default
+one step on all it has; only the output layer is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from fedskew.accounting.traffic import probe_transfers
 from fedskew.errors import RecipeError
 from fedskew.types import (
+    WHOLE_BATCH,
     Block,
     Description,
     Floats,
@@ -59,19 +60,12 @@ class Probed:
 
 
 def find_head(layout: Layout, num_classes: int) -> tuple[Block, Block | None]:
-    """Weight and bias of the output layer: the last matrix with a row per class, and its vector."""
-    matrices = [
-        b
-        for b in layout.blocks
-        if b.kind == "weight" and len(b.shape) == 2 and b.shape[0] == num_classes
-    ]
-    if not matrices:
+    """Weight and bias of the output layer; a model without one is refused."""
+    head = layout.head(num_classes)
+    if head is None:
         what = "the model has no linear output layer"
         raise RecipeError("signal.estimated", what, "Use signal.use = 'histogram'")
-    weight = matrices[-1]
-    name = weight.name.removesuffix("weight") + "bias"
-    biases = (b for b in layout.blocks if b.name == name and b.shape == (num_classes,))
-    return weight, next(biases, None)
+    return head
 
 
 def head_slices(layout: Layout, num_classes: int) -> list[slice]:
@@ -80,13 +74,19 @@ def head_slices(layout: Layout, num_classes: int) -> list[slice]:
     return [slice(block.offset, block.stop) for block in head if block is not None]
 
 
+def bias_slice(layout: Layout, num_classes: int) -> slice | None:
+    """Where the output bias lies in the flat vector; None for a model without one."""
+    try:
+        bias = find_head(layout, num_classes)[1]
+    except RecipeError:
+        return None
+    return None if bias is None else slice(bias.offset, bias.stop)
+
+
 def head_shape(layout: Layout, num_classes: int) -> tuple[int, int]:
     """(C, L) of the output layer, (0, 0) for a model without one."""
-    try:
-        shape = find_head(layout, num_classes)[0].shape
-    except RecipeError:
-        return 0, 0
-    return shape[0], shape[1]
+    head = layout.head(num_classes)
+    return (0, 0) if head is None else (head[0].shape[0], head[0].shape[1])
 
 
 def head_updates(
@@ -98,18 +98,23 @@ def head_updates(
     options: Mapping[str, Any],
     *,
     train: Train | None = None,
+    rounds: Sequence[int] = PROBE_ROUNDS,
 ) -> Probed:
     """Train everybody with examples from ``initial`` and keep the output layers. A client that
     fails is asked once more. ``train``: what to ask them through, if not the runtime itself.
+    ``rounds``: whose batch orders the attempts have.
     """
 
     ask = train or runtime.train
-    job = LocalJob(epochs=options["epochs"], batch=options["batch"], lr=options["lr"])
+    batch = options["batch"] or WHOLE_BATCH
+    job = LocalJob(epochs=options["epochs"], batch=batch, lr=options["lr"])
+    if options["start"] == "even":
+        initial = even_start(initial, description)
     at_once = AT_ONCE if options["probe"] == "all" else budget
     heads = _Heads(runtime, description, initial, with_confusion=options.get("method") == "rlu")
     attempts: list[Attempt] = []
     uploads = 0
-    for round in PROBE_ROUNDS:
+    for round in rounds:
         waiting = np.flatnonzero((description.population.num_examples > 0) & ~heads.answered)
         for group in _groups(waiting, at_once):
             start = np.zeros(len(group), np.int64)
@@ -121,6 +126,21 @@ def head_updates(
     asked = sum(len(attempt.clients) for attempt in attempts)
     transfers = probe_transfers(asked, uploads, description.layout.bytes)
     return Probed(heads.updates(), transfers, _waves(attempts, options["probe"]), job)
+
+
+def even_start(initial: Params, description: Description) -> Params:
+    """The model with an output layer whose first guesses are all alike: zeros, or its own where
+    its rows are alike and it has no bias, as BACSA starts it (docs/methods.md 8.1).
+    """
+    weight, bias = find_head(description.layout, description.num_classes)
+    rows = initial[weight.offset : weight.stop].reshape(weight.shape)
+    moved = bias is not None and initial[bias.offset : bias.stop].any()
+    if not moved and (rows == rows[:1]).all():
+        return initial
+    even = initial.copy()
+    for part in head_slices(description.layout, description.num_classes):
+        even[part] = 0
+    return even
 
 
 def _groups(clients: Ints, at_once: int) -> list[Ints]:

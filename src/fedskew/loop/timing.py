@@ -12,6 +12,7 @@ from dataclasses import replace
 from fedskew.accounting.clock import Errand, turn_seconds
 from fedskew.accounting.links import FORWARD_SHARE, Links, compute_seconds
 from fedskew.loop.method import Setting
+from fedskew.objective import plain, teaches
 from fedskew.types import Chain, LocalJob, Plan
 
 
@@ -28,9 +29,11 @@ def training_passes(
     examples: Mapping[int, int] | None = None,
 ) -> dict[int, float]:
     """Sample passes of a turn of training: epochs x examples, and a look at them all if a loss is
-    reported before or after. ``examples``: how many a client really had.
+    reported before or after, and one if the received model teaches. ``examples``: how many a client
+    really had.
     """
-    sizes, looks = setting.description.population.num_examples, job.report_loss != "train"
+    sizes = setting.description.population.num_examples
+    looks = (job.report_loss != "train") + teaches(job)
     known = examples or {}
     counts = {c: known.get(c, job.max_examples or int(sizes[c])) for c in clients}
     return {c: n * (job.epochs + FORWARD_SHARE * looks) for c, n in counts.items()}
@@ -54,7 +57,7 @@ def errand_of(
     """
     tariff, links, clients = setting.method.tariff, links_of(setting), plan.clients
     wanted = {c: passes.get(c, 0.0) for c in clients}
-    ordinary_job = replace(setting.method.job, report_loss="train")
+    ordinary_job = plain(replace(setting.method.job, report_loss="train"))
     ordinary = training_passes(setting, clients, ordinary_job)
     population = setting.description.population
     return Errand(

@@ -1,4 +1,4 @@
-"""Training a plan wave by wave, and merging what comes back, slot by slot."""
+"""Training a plan wave by wave (:mod:`fedskew.loop.merging` puts together what comes back)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import numpy as np
 from fedskew.errors import RunError
 from fedskew.loop.method import Setting
 from fedskew.loop.timing import late_clients, model_bytes
+from fedskew.loop.verifying import verified
 from fedskew.runtime.replies import Reply, collect, reply_of
 from fedskew.types import (
     Chain,
-    Ends,
     Ids,
-    Ints,
     LocalJob,
     Memory,
     Params,
@@ -23,6 +22,7 @@ from fedskew.types import (
     Replies,
     ScoreOrder,
     Scores,
+    Signal,
     State,
     TrainOrder,
 )
@@ -77,6 +77,7 @@ def train_plan(
     steering: Memory | None = None,
     statistics: Memory | None = None,
     holders: Collection[int] = (),
+    signal: Signal | None = None,
 ) -> list[Runner]:
     """Train the plan wave by wave.
 
@@ -84,7 +85,8 @@ def train_plan(
 
     ``memory`` is what the aggregation rule remembers, ``steering`` what the procedure does: both
     may correct gradients. ``statistics``: what each client keeps of BatchNorm (client -> buffers);
-    it begins with those instead of the model's. ``holders`` need no download.
+    it begins with those instead of the model's. ``holders`` need no download. ``signal``: the label
+    mixes by which replies are verified, where the recipe wants that.
     """
     runners = [Runner(models[chain.slot]) for chain in plan.chains]
     size = model_bytes(setting)
@@ -101,6 +103,7 @@ def train_plan(
         order = TrainOrder(clients, starts, index, job, setting.seed, round, added)
         late = late_clients(setting, clients, job, holders, down=down, up=up)
         replies = train_in_time(setting, order, late)
+        replies = verified(setting, order, replies, signal)
         _take(setting, plan, runners, live, replies, starts, index)
     return runners
 
@@ -116,7 +119,8 @@ def _take(
 ) -> None:
     """Note what a wave's clients answered."""
     method, buffers = setting.method, setting.description.layout.num_weights
-    keep = method.selection.rule.learns_from is not None or method.procedure.rule.looks_back
+    learns = method.selection.rule.learns_from is not None
+    keep = learns or method.procedure.rule.looks_back or method.trust.on
     for row, (i, client) in enumerate(live):
         runner = runners[i]
         runner.take(client, replies, row, give_up=plan.broken == "drop")
@@ -140,12 +144,12 @@ def train_in_time(
     rows = [row for row, client in enumerate(order.clients) if int(client) not in late]
     replies = setting.runtime.train(order.only(rows))
     place = {row: number for number, row in enumerate(rows)}
-    missed = Reply(None, failure="missed the deadline", sent=False)
+    missed = Reply(None, failure="missed the deadline")
     answers = [
         reply_of(replies, place[row]) if row in place else missed
         for row in range(len(order.clients))
     ]
-    return collect(answers, order.models.shape[1])
+    return collect(answers, order.models.shape[1], layout=setting.description.layout)
 
 
 def _corrections(
@@ -228,67 +232,3 @@ def score_clients(setting: Setting, state: State, order: ScoreOrder) -> Scores:
         parts.append(setting.runtime.score(replace(piece, models=rows, start=index)))
     names = ("loss", "accuracy", "num_examples")
     return Scores(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
-
-
-def _stack(rows: Sequence[Params]) -> Params:
-    """The rows as one array; no copy if they are all the rows of one, as after a parallel round."""
-    owner = rows[0].base
-    if (
-        isinstance(owner, np.ndarray)
-        and owner.shape == (len(rows), len(rows[0]))
-        and owner.flags.c_contiguous
-    ):
-        first, width = owner.__array_interface__["data"][0], owner.strides[0]
-        if all(
-            row.__array_interface__["data"][0] == first + i * width for i, row in enumerate(rows)
-        ):
-            return owner
-    return np.stack(rows)
-
-
-def merge_slots(
-    setting: Setting,
-    plan: Plan,
-    models: Params,
-    runners: Sequence[Runner],
-    memory: Memory,
-    round: int,
-    home: Ints | None = None,
-) -> tuple[Params, Memory]:
-    """Aggregate the chain ends of each slot; a slot nobody served keeps its model. ``home`` (K,) is
-    the slot each client lives in, where there are several.
-    """
-    merged, kept = np.array(models), dict(memory)
-    for slot in sorted({chain.slot for chain in plan.chains}):
-        pairs = zip(plan.chains, runners, strict=True)
-        served = [runner for chain, runner in pairs if chain.slot == slot]
-        ends = [runner for runner in served if runner.answered and not runner.dropped]
-        if not ends:
-            continue
-        stacked = _ends(setting, ends, _inhabitants(setting, slot, home), round)
-        rule, known = setting.method.aggregation.rule, kept.get(str(slot), {})
-        merged[slot], kept[str(slot)] = rule.merge(known, models[slot], stacked)
-    return merged, kept
-
-
-def _ends(setting: Setting, runners: Sequence[Runner], num_clients: int, round: int) -> Ends:
-    """The chain ends of one slot, as an aggregation rule wants them."""
-    return Ends(
-        params=_stack([r.params for r in runners]),
-        num_examples=np.array([r.examples for r in runners]),
-        steps=np.array([r.steps for r in runners]),
-        layout=setting.description.layout,
-        clients=np.array([list(r.seconds)[-1] for r in runners]),
-        num_clients=num_clients,
-        job=setting.method.job_at(round),
-        turns=tuple(tuple(steps for _, steps in r.work.values()) for r in runners),
-    )
-
-
-def _inhabitants(setting: Setting, slot: int, home: Ints | None) -> int:
-    """How many clients live in a slot: each group is a federation of its own (docs/methods.md
-    7.1).
-    """
-    if home is None:
-        return setting.description.population.size
-    return max(1, int((home == slot).sum()))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedskew.errors import SignalError
-from fedskew.types import Ints, frozen
+from fedskew.foreign import printable
+from fedskew.types import Bools, Ints, frozen
 
 LARGEST_COUNT = 2**53  # beyond this a float no longer counts in ones
 NAMED = 5  # this many names are spelled out in a message
@@ -18,9 +20,17 @@ NAMED = 5  # this many names are spelled out in a message
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """How many examples of each label each client has.
+    """How many examples of each label each client has; a table without any is refused.
 
-    Clients without any stay in the table and out of every figure.
+    Clients without examples stay in the table and out of every figure. Labels nobody has are left
+    out here, once for everybody who measures (docs/methods.md 2.11): they would dilute FedArtML's
+    EMD and lift AFLS's threshold above its omega. The notes say who and what.
+
+    >>> counts = Counts([[2, 0], [0, 0]], ["a", "b"], ["x", "y"])
+    >>> counts.table.tolist(), counts.labels
+    ([[2], [0]], ('x',))
+    >>> counts.notes
+    ("1 label without examples left out: 'y'", "1 client without examples left out: 'b'")
     """
 
     table: Ints  # (K, C)
@@ -31,6 +41,26 @@ class Counts:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", frozen(self.table, np.int64))
+        used = self.table.sum(axis=0) > 0
+        if not used.any():
+            raise SignalError(
+                self.source, "every count is 0", "Give at least one client with examples"
+            )
+        if not used.all():
+            self._keep(used)
+        if len(self.empty):
+            names = [self.clients[i] for i in self.empty[:NAMED].tolist()]
+            self._note("client", names, len(self.empty))
+
+    def _keep(self, used: Bools) -> None:
+        unused = [self.labels[i] for i in np.flatnonzero(~used).tolist()]
+        self._note("label", unused, len(unused))
+        object.__setattr__(self, "table", frozen(self.table[:, used], np.int64))
+        object.__setattr__(self, "labels", tuple(compress(self.labels, used)))
+
+    def _note(self, noun: str, names: Sequence[str], number: int) -> None:
+        note = f"{plural(number, noun)} without examples left out: {listed(names, number)}"
+        object.__setattr__(self, "notes", (*self.notes, note))
 
     @property
     def num_clients(self) -> int:
@@ -64,39 +94,6 @@ def check_numbers(values: NDArray[Any], where: str, name_of: Callable[[int], str
     return values.astype(np.int64)
 
 
-def drop_unused_labels(counts: Counts) -> Counts:
-    """Leave out labels nobody has, refuse a table without examples, and note who is empty.
-
-    docs/methods.md 2.11: a class that does not occur is dropped; it would only dilute FedArtML's
-    EMD.
-
-    >>> counts = drop_unused_labels(Counts([[2, 0], [0, 0]], ["a", "b"], ["x", "y"]))
-    >>> counts.table.tolist(), counts.labels
-    ([[2], [0]], ('x',))
-    >>> counts.notes
-    ("1 label without examples left out: 'y'", "1 client without examples left out: 'b'")
-    """
-    used = counts.table.sum(axis=0) > 0
-    if not used.any():
-        raise SignalError(
-            counts.source, "every count is 0", "Give at least one client with examples"
-        )
-    notes = [*counts.notes]
-    if not used.all():
-        unused = [counts.labels[i] for i in np.flatnonzero(~used).tolist()]
-        notes.append(f"{plural(len(unused), 'label')} without examples left out: {listed(unused)}")
-    if len(counts.empty):
-        names = [counts.clients[i] for i in counts.empty[:NAMED].tolist()]
-        number = len(counts.empty)
-        notes.append(
-            f"{plural(number, 'client')} without examples left out: {listed(names, number)}"
-        )
-    labels = tuple(
-        label for label, is_used in zip(counts.labels, used.tolist(), strict=True) if is_used
-    )
-    return replace(counts, table=counts.table[:, used], labels=labels, notes=tuple(notes))
-
-
 def plural(number: int, noun: str) -> str:
     """A number and its noun.
 
@@ -118,13 +115,3 @@ def listed(names: Sequence[str], total: int | None = None) -> str:
     total = len(names) if total is None else total
     text = ", ".join(f"'{printable(name)}'" for name in shown)
     return f"{text} and {total - len(shown):,} more" if total > len(shown) else text
-
-
-def printable(name: str, width: int = 40) -> str:
-    """A name that cannot move the cursor, change colours or fill the screen.
-
-    >>> printable("a\\x1b[31mb\\n"), printable("x" * 50, 10)
-    ('a?[31mb?', 'xxxxxxxxx…')
-    """
-    text = "".join(c if c.isprintable() else "?" for c in name)
-    return text if len(text) <= width else text[: width - 1] + "…"

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from fedskew.errors import DataError
-from fedskew.measure.counts import printable
+from fedskew.foreign import printable
 from fedskew.measure.layout import Layout
 
 Decide: TypeAlias = Callable[[Sequence[str]], Layout]
@@ -90,7 +91,7 @@ def _header(path: Path) -> tuple[list[str], str]:
             line = file.readline(1 << 24)
             delimiter = max(",;\t|", key=line.count)
             return next(csv.reader([line], delimiter=delimiter), []), delimiter
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
         raise _unreadable(path, error) from None
 
 

@@ -62,6 +62,15 @@ class Grouping:
         return int(noise)
 
     @property
+    def clarity(self) -> float | None:
+        """The silhouette with everybody in it; a density clustering is scored without its noise."""
+        score, everyone = (
+            self.clustering.silhouette,
+            self.clustering.details.get("silhouette_of_all"),
+        )
+        return score if score is None or everyone is None else min(score, float(everyone))
+
+    @property
     def how(self) -> str:
         """Distance and clustering that were really used."""
         return (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from fedskew.errors import DataError, did_you_mean
-from fedskew.measure.counts import printable
+from fedskew.foreign import printable
 
 Form: TypeAlias = Literal["auto", "long", "wide"]
 

@@ -7,7 +7,6 @@ examples were set aside, as its recipe says.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,14 @@ import numpy as np
 from fedskew import data as datasets
 from fedskew.data import Shards
 from fedskew.errors import RunFolderError
+from fedskew.experiment.run import Run
 from fedskew.experiment.world import shards_of
-from fedskew.measure.counts import Counts, drop_unused_labels, plural
-from fedskew.recipe import load, resolve
-from fedskew.records import CLIENTS, RECIPE, RUN
+from fedskew.measure.counts import Counts, plural
+from fedskew.recipe import resolve
+from fedskew.records import CLIENTS, UNCHECKED, read_json
 
 Progress = Callable[[int | None, int | None, str], None]
+ANY_MODEL = {"use": "custom"}  # nothing is trained
 
 
 def counts_of_data(
@@ -35,50 +36,54 @@ def counts_of_data(
     (1797, 'digits, iid, 4 clients, seed 0')
     """
     shards = _shards(resolved, seed, progress)
-    notes = [_counted(shards)]
+    notes = [_counted(shards.client_test)]
     if shards.train.report.dropped:
         notes.append(f"{plural(shards.train.report.dropped, 'example')} left over by the partition")
-    return drop_unused_labels(_counts(shards, describe(resolved, shards, seed), tuple(notes)))
+    return _counts(shards, describe(resolved, shards.clients, seed), tuple(notes))
 
 
-def counts_of_run(folder: str | Path, *, progress: Progress | None = None) -> tuple[Counts, int]:
+def counts_of_run(
+    folder: str | Path, *, progress: Progress | None = None, trust: bool = False
+) -> tuple[Counts, int]:
     """(counts of the clients of a run, its seed).
 
-    They are dealt again from its recipe, and checked against what it recorded.
+    They are those it kept; if it kept none they are dealt again from its recipe and checked against
+    what it recorded. Code that the recipe names is imported for that only with ``trust``.
     """
     folder = Path(folder)
-    try:
-        facts = json.loads((folder / RUN).read_text(encoding="utf8"))
-        seed = int(facts["seed"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise RunFolderError(
-            str(folder), f"is not a run folder: no readable {RUN}", "Give the folder a run wrote"
-        ) from None
-    resolved = resolve(load(folder / RECIPE))
-    if resolved["data"]["use"] == "custom":
+    run = Run.read(folder, trust=trust)
+    recipe, seed = run.recipe, run.seed
+    notes = () if run.checked else (f"the run was {UNCHECKED}",)
+    if run.labels is not None:
+        labels = run.labels
+        source = f"run {folder}: {describe(recipe, len(labels.counts), seed)}"
+        how = _counted(str(run.facts.get("client_test", "auto")))
+        kept = Counts(labels.counts, labels.clients, labels.class_names, source, (how, *notes))
+        return kept, seed
+    if recipe["data"]["use"] == "custom":
         raise RunFolderError(
             str(folder),
             "trained on data of your own, which it does not keep",
             "Give a file of label counts",
         )
+    # nothing else of the recipe is needed, and none of it is imported
+    resolved = resolve({**{key: recipe[key] for key in ("data", "partition")}, "model": ANY_MODEL})
     shards = _shards(resolved, seed, progress)
-    _check_same_clients(folder, facts, shards)
-    source = f"run {folder}: {describe(resolved, shards, seed)}"
-    return drop_unused_labels(_counts(shards, source, (_counted(shards),))), seed
+    _check_same_clients(folder, run, shards)
+    source = f"run {folder}: {describe(resolved, shards.clients, seed)}"
+    return _counts(shards, source, (_counted(shards.client_test), *notes)), seed
 
 
-def describe(resolved: Mapping[str, Any], shards: Shards, seed: int) -> str:
+def describe(resolved: Mapping[str, Any], clients: int, seed: int) -> str:
     """One line: data, partition with the option that makes it, clients, seed."""
     telling = ("alpha", "similarity", "classes_per_client", "column")
     inside = ", ".join(
-        f"{key} = {value if isinstance(value, str) else format(value, 'g')}"
+        f"{key} = {format(value, 'g') if isinstance(value, float) else value}"
         for key, value in resolved["partition"].items()
         if key in telling
     )
     partition = resolved["partition"]["use"] + (f" ({inside})" if inside else "")
-    return (
-        f"{resolved['data']['use']}, {partition}, {plural(shards.clients, 'client')}, seed {seed}"
-    )
+    return f"{resolved['data']['use']}, {partition}, {plural(clients, 'client')}, seed {seed}"
 
 
 def _shards(resolved: Mapping[str, Any], seed: int, progress: Progress | None) -> Shards:
@@ -93,21 +98,22 @@ def _counts(shards: Shards, source: str, notes: tuple[str, ...]) -> Counts:
     return Counts(shards.label_counts, names, shards.dataset.class_names, source, notes)
 
 
-def _counted(shards: Shards) -> str:
-    if shards.client_test == "split":
+def _counted(client_test: str) -> str:
+    if client_test == "split":
         return (
             "counted: what clients train on, "
             "after a share of their examples was set aside to test them"
         )
+    if client_test == "auto":  # what it came to is not known here
+        return "counted: what clients train on"
     return "counted: all training examples, before any test split at the clients"
 
 
-def _check_same_clients(folder: Path, facts: Mapping[str, Any], shards: Shards) -> None:
+def _check_same_clients(folder: Path, run: Run, shards: Shards) -> None:
     """A run may have been given its own split, which no recipe holds: the sizes give it away."""
-    path = folder / CLIENTS
-    recorded = json.loads(path.read_text(encoding="utf8"))["examples"] if path.is_file() else None
-    report = shards.train.report
-    partition = facts.get("partition", {})
+    recorded = _columns(folder, run).get("examples")
+    report, partition = shards.train.report, run.facts.get("partition")
+    partition = partition if isinstance(partition, dict) else {}
     same = (
         np.array_equal(recorded, shards.train.sizes)
         if recorded is not None
@@ -120,3 +126,10 @@ def _check_same_clients(folder: Path, facts: Mapping[str, Any], shards: Shards) 
             "(it was given a split of its own, or the data changed)"
         )
         raise RunFolderError(str(folder), what, "Give a file of label counts")
+
+
+def _columns(folder: Path, run: Run) -> Mapping[str, Any]:
+    """The results of its clients; a run stopped at its very end may have them too."""
+    if run.finished or not (folder / CLIENTS).is_file():
+        return run.clients
+    return read_json(folder / CLIENTS)

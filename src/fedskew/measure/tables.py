@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedskew.errors import DataError, SignalError
+from fedskew.errors import DataError, SignalError, foreign_file
+from fedskew.foreign import printable
 from fedskew.measure.counts import (
     Counts,
     check_numbers,
-    drop_unused_labels,
     listed,
     plural,
-    printable,
 )
 from fedskew.measure.files import arrow, read_table
 from fedskew.measure.layout import Form, Layout, find_layout
@@ -44,8 +43,8 @@ def read_counts(
     table, layout = read_table(path, lambda columns: find_layout(columns, str(path), **choices))  # type: ignore[arg-type]
     if not table.num_rows:
         raise DataError(str(path), "there are no rows below the header", "Give at least one client")
-    counts = _long(table, layout, path) if layout.form == "long" else _wide(table, layout, path)
-    return drop_unused_labels(counts)
+    with foreign_file(DataError, str(path), "Columns hold names or numbers, no lists"):
+        return _long(table, layout, path) if layout.form == "long" else _wide(table, layout, path)
 
 
 # ---------------------------------------------------------------- long and wide

@@ -127,11 +127,14 @@ def _clust_psi(measurement: Measurement) -> str:
     if grouping.clustering.k == 1:
         return "Clust-PSI-PFL would keep one model for all (τ = 1)"
     tau = grouping.clustering.k
-    return f"Clust-PSI-PFL would train {tau} models (τ = {tau} by PSI, {_quality(grouping)})"
+    does = f"would train {tau:,} models (τ = {tau:,} by PSI{_quality(grouping)})"
+    return _with_doubt("Clust-PSI-PFL", does, grouping)
 
 
 def _fedlecc(measurement: Measurement) -> str:
     grouping = measurement.grouping("fedlecc")
+    if grouping.clustering.k == 1:
+        return "FedLECC would see one cluster and choose clients by loss alone (J = 1)"
     noise = (
         f", {grouping.num_noise:,} of {measurement.num_active:,} clients being noise"
         if grouping.num_noise
@@ -142,24 +145,42 @@ def _fedlecc(measurement: Measurement) -> str:
         if grouping.fallback is None
         else f"{grouping.fallback}, as OPTICS found nothing acceptable"
     )
-    if grouping.clustering.k == 1:
-        return "FedLECC would see one cluster and choose clients by loss alone (J = 1)"
-    return (
-        f"FedLECC would choose from J <= {grouping.clustering.k} clusters by {how} "
-        f"({_quality(grouping)}{noise})"
-    )
+    facts = f"{_quality(grouping)}{noise}".removeprefix(", ")
+    does = f"would choose from J <= {grouping.clustering.k:,} clusters by {how}"
+    return _with_doubt("FedLECC", f"{does} ({facts})" if facts else does, grouping)
 
 
 def _similarity(measurement: Measurement) -> str:
     grouping = measurement.grouping("similarity")
     if grouping.clustering.k == 1:
         return "the similarity study would train one client a round (c = 1)"
+    does = (
+        f"would train c = {grouping.clustering.k:,} clients a round, one of each k-medoids cluster"
+    )
+    facts = _quality(grouping).removeprefix(", ")
+    return _with_doubt("the similarity study", f"{does} ({facts})" if facts else does, grouping)
+
+
+def _with_doubt(who: str, does: str, grouping: Grouping) -> str:
+    """A rule always answers with a number; where nothing stands out, that is said first."""
+    if not _is_doubtful(grouping):
+        return f"{who} {does}"
     return (
-        f"the similarity study would train c = {grouping.clustering.k} clients a round, "
-        f"one of each k-medoids cluster ({_quality(grouping)})"
+        f"{who} finds no clear groups "
+        f"(silhouette {grouping.clarity:.2f}, below {GROUP_WORDS[0][0]:g}): "
+        f"it {does}, but that number means little"
     )
 
 
+def _is_doubtful(grouping: Grouping) -> bool:
+    return grouping.clarity is not None and grouping.clarity < GROUP_WORDS[0][0]
+
+
 def _quality(grouping: Grouping) -> str:
-    score = grouping.clustering.silhouette
-    return group_word(score) if score is None else f"{group_word(score)}, silhouette {score:.2f}"
+    """ ", clear groups, silhouette 0.81"; nothing where the doubt says it."""
+    if grouping.clarity is None or _is_doubtful(grouping):
+        return ""
+    score = f"silhouette {grouping.clustering.silhouette:.2f}"
+    if grouping.clarity < (grouping.clustering.silhouette or 0.0):
+        score += f" without noise, {grouping.clarity:.2f} with it"
+    return f", {group_word(grouping.clarity)}, {score}"

@@ -1,11 +1,11 @@
-"""The models of the five papers, by name.
+"""The models of the five papers and some that people expect, by name.
 
 ``build("mlp", (28, 28), 10)`` gives a ``torch.nn.Module`` that returns logits.
 
 A factory is ``factory(shape, num_classes, *, options) -> Module``; its keyword-only arguments, and
-``head_init`` of :func:`build`, are the options of a recipe's ``[model]`` table. Start values come
-from torch's default generator as it stands at the call. Importing this package does not import
-torch: the factories do, when they are called.
+``head`` and ``head_init`` of :func:`build`, are the options of a recipe's ``[model]`` table.
+Start values come from torch's default generator as it stands at the call. Importing this package
+does not import torch: the factories do, when they are called.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from fedskew.models.cnn import (
     cnn_similarity,
     cnn_small,
 )
-from fedskew.models.head import HeadInit, bacsa_constant, find_head, set_head
+from fedskew.models.head import Head, HeadInit, bacsa_constant, find_head, fix_head, set_head
 from fedskew.models.linear import logistic
 from fedskew.models.mlp import mlp, mlp500, tiny_mlp
-from fedskew.models.text import embedding, lstm
+from fedskew.models.resnet import resnet8, resnet18
+from fedskew.models.text import embedding, lstm, transformer
 
-__all__ = ["MODELS", "Factory", "HeadInit", "bacsa_constant", "build", "find_head"]
+__all__ = ["MODELS", "Factory", "Head", "HeadInit", "bacsa_constant", "build", "find_head"]
 
 MODELS: dict[str, Factory] = {
     "tiny_mlp": tiny_mlp,
@@ -44,8 +45,11 @@ MODELS: dict[str, Factory] = {
     "cnn_fmnist": cnn_fmnist,
     "cnn_cifar_bn": cnn_cifar_bn,
     "cnn_small": cnn_small,
+    "resnet8": resnet8,
+    "resnet18": resnet18,
     "embedding": embedding,
     "lstm": lstm,
+    "transformer": transformer,
 }
 
 
@@ -55,12 +59,14 @@ def build(
     num_classes: int,
     *,
     head_init: HeadInit = "default",
+    head: Head = "trained",
     **options: Any,
 ) -> Module:
     """A fresh model for examples of this shape, by name or from a factory of your own.
 
     ``head_init="bacsa"`` starts the output layer at BACSA's constant (see
-    :mod:`fedskew.models.head`), whatever the model.
+    :mod:`fedskew.models.head`), whatever the model; ``head="frozen"`` does not train it,
+    ``head="etf"`` puts a fixed simplex in its place.
 
     >>> build("mpl", (28, 28), 10)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -74,7 +80,7 @@ def build(
     sizes = tuple(int(size) for size in shape)
     module = factory(sizes, num_classes, **options)
     set_head(module, count_features(sizes), head_init)
-    return module
+    return fix_head(module, head)
 
 
 def _check(

@@ -73,3 +73,28 @@ class TokenLSTM(nn.Module):
             self.dropout_out(states[torch.arange(len(tokens), device=tokens.device), last])
         )
         return logits
+
+
+class SimplexHead(nn.Module):
+    """A trained projection, features of length 1, and classes at the corners of a regular simplex
+    that nobody trains; a temperature is trained.
+    """
+
+    def __init__(self, projection: nn.Linear) -> None:
+        super().__init__()
+        self.projection = projection
+        self.temperature = nn.Parameter(torch.ones(()))
+        corners = simplex_corners(projection.out_features)
+        self.corners = nn.Parameter(corners, requires_grad=False)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(N, width) in, logits (N, C) out."""
+        placed = functional.normalize(self.projection(features), dim=1)
+        logits: Tensor = self.temperature * (placed @ self.corners.t())
+        return logits
+
+
+def simplex_corners(num_classes: int) -> Tensor:
+    """(C, C) a row per class, each of length 1; any two have the cosine -1 / (C - 1)."""
+    centred = torch.eye(num_classes) - 1 / num_classes
+    return centred * float((num_classes / (num_classes - 1)) ** 0.5)

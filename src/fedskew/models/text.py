@@ -1,4 +1,5 @@
-"""Networks over token ids: paper 004's models for Amazon reviews and Sent140 (docs/methods.md 10).
+"""Networks over token ids: paper 004's models for Amazon reviews and Sent140 (docs/methods.md 10),
+and a small transformer.
 
 Token id 0 is padding.
 
@@ -98,6 +99,33 @@ def lstm(
         dropout_in,
         lstm_dropout,
     )
+
+
+def transformer(
+    shape: Shape,
+    num_classes: int,
+    *,
+    vocab: int = 10_000,
+    width: int = 64,
+    blocks: int = 2,
+    heads: int = 4,
+    hidden: int = 128,
+) -> Module:
+    """Two blocks of attention over 64 numbers a token, then their mean (Vaswani et al., NeurIPS
+    2017, the encoder, norms first): 713,862 weights for 100 tokens and 6 classes.
+
+    No dropout. In no paper of the five: for whoever looks for it.
+    """
+    from fedskew.models._residual import TokenTransformer
+
+    length = read_length("model transformer", shape)
+    sizes = {"vocab": vocab, "width": width, "blocks": blocks, "heads": heads, "hidden": hidden}
+    check_sizes("model transformer", **sizes)
+    check_memory("model transformer", vocab * width, "vocab x width")
+    if width % heads:
+        what = f"width = {width} cannot be shared by {heads} heads"
+        raise RecipeError("model transformer", what, "Make width a multiple of heads")
+    return TokenTransformer(length, num_classes, **sizes)
 
 
 def _table(

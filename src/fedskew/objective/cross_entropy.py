@@ -5,10 +5,10 @@ A baseline without a paper of its own.
 
 from __future__ import annotations
 
-from fedskew.objective.logits import LogitChange
+from fedskew.objective.loss import LocalLoss
 from fedskew.types import Ints
 
 
-def cross_entropy(counts: Ints) -> LogitChange:
+def cross_entropy(counts: Ints) -> LocalLoss:
     """CE(z, y)."""
-    return LogitChange()
+    return LocalLoss()

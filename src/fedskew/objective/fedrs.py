@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from fedskew.errors import RecipeError
-from fedskew.objective.logits import LogitChange
+from fedskew.objective.loss import LocalLoss
 from fedskew.types import Ints
 
 
-def fedrs(counts: Ints, *, alpha: float = 0.5) -> LogitChange:
+def fedrs(counts: Ints, *, alpha: float = 0.5) -> LocalLoss:
     """Restricted softmax.
 
     >>> fedrs(np.array([3, 0, 1])).scale.tolist()
@@ -22,4 +22,4 @@ def fedrs(counts: Ints, *, alpha: float = 0.5) -> LogitChange:
     """
     if not 0 <= alpha <= 1:
         raise RecipeError("objective.alpha", f"{alpha} is not a share", "Give a number from 0 to 1")
-    return LogitChange(scale=np.where(counts > 0, 1.0, alpha))
+    return LocalLoss(scale=np.where(counts > 0, 1.0, alpha))

@@ -155,23 +155,23 @@ def _unit(updates: Floats) -> Floats:
 
 
 def bipartition(cosines: Floats) -> Bools:
-    """(n,) which clients are in the second of two groups by complete linkage; the first client is
-    always in the first group.
+    """(n,) which clients are in the second of two groups by complete linkage, the two that its last
+    merge puts together; the first client is always in the first group.
+
+    Where merges tie, any tree of equal heights is one of complete linkage, and scipy's is taken.
+    All of them keep identical clients together: they merge first.
 
     >>> bipartition(np.array([[1.0, 0.9, -0.8], [0.9, 1.0, -0.7], [-0.8, -0.7, 1.0]]))
     array([False, False,  True])
     """
     # 0.1 s to import: only for a run that comes this far
-    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.cluster.hierarchy import cut_tree, linkage
     from scipy.spatial.distance import squareform
 
     distances = np.maximum(1 - (cosines + cosines.T) / 2, 0)
     np.fill_diagonal(distances, 0)
-    groups = fcluster(linkage(squareform(distances, checks=False), "complete"), 2, "maxclust")
-    # every distance is the same: any division is as good, the last client goes
-    if groups.max() == 1:
-        groups = np.append(np.ones(len(groups) - 1, np.int64), 2)
-    return np.asarray(groups != groups[0])
+    groups = cut_tree(linkage(squareform(distances, checks=False), "complete"), [2])[:, 0]
+    return np.asarray(groups != groups[0], np.bool_)
 
 
 def follow(members: Ints, took_part: Ints, second: Bools, kept: Memory, updates: Floats) -> Ints:

@@ -53,7 +53,7 @@ class Labels:
 
     def of_groups(self, group_of: Ints) -> Floats:
         """(M, C) label proportions of each group's examples."""
-        members = np.eye(int(group_of.max(initial=-1)) + 1)[group_of] * self.weights[:, None]
+        members = np.eye(int(group_of.max()) + 1)[group_of] * self.weights[:, None]
         proportions: Floats = (members.T @ self.rows) / members.sum(axis=0)[:, None]
         return proportions
 
@@ -226,8 +226,7 @@ def link(ids: Ints, order: Ints, group_of: Ints, *, relay: Relay, broken: Broken
     """
     place = {int(client): i for i, client in enumerate(ids)}
     members = [
-        tuple(int(c) for c in order[group_of == group])
-        for group in range(int(group_of.max(initial=-1)) + 1)
+        tuple(int(c) for c in order[group_of == group]) for group in range(int(group_of.max()) + 1)
     ]
     members.sort(key=lambda clients: min(place[c] for c in clients))
     passed_on = any(len(clients) > 1 for clients in members)

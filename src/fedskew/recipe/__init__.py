@@ -7,7 +7,7 @@ anything runs, and what was left out is filled in, so the resolved recipe says e
 run but its seed.
 """
 
-from fedskew.recipe.building import fingerprint, method_of, rule_of
+from fedskew.recipe.building import fingerprint, method_of, num_rounds, rule_of
 from fedskew.recipe.catalogue import (
     PLAIN_TABLES,
     REGISTRIES,
@@ -16,7 +16,16 @@ from fedskew.recipe.catalogue import (
     find,
     stage_options,
 )
-from fedskew.recipe.reading import expand, load, merge, override, read_assignments, shipped_recipes
+from fedskew.recipe.reading import (
+    expand,
+    load,
+    merge,
+    names_code,
+    override,
+    read_assignments,
+    shipped_recipes,
+)
+from fedskew.recipe.recorded import read_recorded
 from fedskew.recipe.resolving import resolve
 
 __all__ = [
@@ -30,8 +39,11 @@ __all__ = [
     "load",
     "merge",
     "method_of",
+    "names_code",
+    "num_rounds",
     "override",
     "read_assignments",
+    "read_recorded",
     "resolve",
     "rule_of",
     "shipped_recipes",

@@ -14,6 +14,7 @@ from fedskew import (
     aggregation,
     clustering,
     distance,
+    finish,
     models,
     objective,
     procedure,
@@ -23,7 +24,10 @@ from fedskew import (
 from fedskew.accounting.devices import Devices
 from fedskew.data.partitions import PARTITIONS
 from fedskew.errors import RecipeError, did_you_mean
-from fedskew.recipe.schema import Option, check_value, options_of
+from fedskew.foreign import ForeignName
+from fedskew.loop.guard import Guard
+from fedskew.loop.trust.options import Trust
+from fedskew.recipe.schema import Option, check_value, inner_table, options_of
 from fedskew.runtime.faults import Faults
 from fedskew.types import LocalJob
 from fedskew.types.rules import RULES
@@ -40,8 +44,10 @@ REGISTRIES: dict[str, Mapping[str, Any]] = {
     "procedure": procedure.PROCEDURES,
     "objective": objective.OBJECTIVES,
     "aggregation": aggregation.AGGREGATIONS,
+    "finish": finish.FINISHES,
 }
-OPTIONAL_STAGES = ("signal", "distance", "clustering")
+OPTIONAL_STAGES = ("signal", "distance", "clustering")  # each builds on the one before it
+OPTIONAL_TABLES = (*OPTIONAL_STAGES, "finish")
 DEFAULT_USE = {
     "partition": "iid",
     "selection": "uniform",
@@ -73,6 +79,10 @@ class LocalOptions(LocalJob):
     """
 
     lr_decay: float = 1.0
+    # cosine: down to 0 after the last round; step: times step_factor every step_every rounds
+    schedule: Literal["constant", "cosine", "step"] = "constant"
+    step_every: int = 0
+    step_factor: float = 0.1
     # local: each client goes on with, and is tested with, statistics of its own
     bn: Literal["average", "local"] = "average"
 
@@ -101,6 +111,7 @@ PLAIN_TABLES: dict[str, type] = {
     "devices": Devices,
     "run": RunOptions,
     "faults": Faults,
+    "trust": Trust,
 }
 LIMITS: dict[str, tuple[float, float]] = {  # option -> smallest and largest legal value
     "data.clients": (1, 1e9),
@@ -116,6 +127,8 @@ LIMITS: dict[str, tuple[float, float]] = {  # option -> smallest and largest leg
     "local.clip_norm": (0, 1e12),
     "local.max_examples": (0, 1e12),
     "local.lr_decay": (1e-9, 1),
+    "local.step_every": (0, 1e9),
+    "local.step_factor": (1e-9, 1),
     "procedure.chains": (0, 1e9),
     "procedure.theta": (1e-9, 1e9),
     "procedure.theta_classes": (0, 1e9),
@@ -134,9 +147,11 @@ LIMITS: dict[str, tuple[float, float]] = {  # option -> smallest and largest leg
 
 def stage_options(stage: str, function: Any) -> Mapping[str, Option]:
     """The options of a stage function; every model also takes those of
-    :func:`fedskew.models.build`.
+    :func:`fedskew.models.build`, every aggregation those of :class:`fedskew.loop.guard.Guard`.
     """
-    return {**options_of(function), **(options_of(models.build) if stage == "model" else {})}
+    common = {"model": models.build, "aggregation": Guard}
+    own, more = options_of(function), options_of(common[stage]) if stage in common else {}
+    return {**own, **{name: option for name, option in more.items() if name not in own}}
 
 
 def find(stage: str, use: str) -> Any:
@@ -158,12 +173,14 @@ def find(stage: str, use: str) -> Any:
         raise RecipeError(
             f"{stage}.use", f"unknown {stage} '{use}'", did_you_mean(str(use), registry)
         )
+    if isinstance(use, ForeignName):
+        what = f"'{use}' is code named by a folder or a message, not by you: it is not imported"
+        raise RecipeError(f"{stage}.use", what, "Name the recipe file yourself, or use --trust")
     try:
         function = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise RecipeError(
-            f"{stage}.use", f"cannot import '{use}': {error}", "Check that it is on PYTHONPATH"
-        ) from None
+    except Exception as error:  # it is somebody's code: anything may happen in it
+        what = f"cannot import '{use}' ({type(error).__name__}: {error})"
+        raise RecipeError(f"{stage}.use", what, "Check that it is on PYTHONPATH") from error
     return _checked(stage, use, function)
 
 
@@ -200,11 +217,32 @@ def check_options(table: str, options: Mapping[str, Option], given: Mapping[str,
                 f"recipe.{table}", f"option '{key}' is missing", f"Add {key} = ... to [{table}]"
             )
         where = f"{table}.{key}"
-        value = check_value(where, option, given[key]) if key in given else option.default
-        low, high = LIMITS.get(where, (float("-inf"), float("inf")))
-        if isinstance(value, int | float) and not low <= value <= high:
-            raise RecipeError(
-                where, f"{value} is out of range", f"Give a number from {low:g} to {high:g}"
-            )
-        checked[key] = value
+        value = _checked_value(where, option, given[key]) if key in given else option.default
+        checked[key] = _in_range(where, value)
     return checked
+
+
+def _in_range(where: str, value: Any) -> Any:
+    """A number within its limits; NaN is within none."""
+    if isinstance(value, tuple):
+        return tuple(_in_range(where, inner) for inner in value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return value
+    if value != value:
+        raise RecipeError(where, "nan is not a number", "Give a number")
+    low, high = LIMITS.get(where, (float("-inf"), float("inf")))
+    if not low <= value <= high:
+        remedy = f"Give a number from {low:g} to {high:g}"
+        raise RecipeError(where, f"{value} is out of range", remedy)
+    return value
+
+
+def _checked_value(where: str, option: Option, value: Any) -> Any:
+    """The value in the option's own type; an option that is a table is checked like one."""
+    inside = inner_table(option.kind)
+    if inside is None or value is None:
+        return check_value(where, option, value)
+    if not isinstance(value, Mapping):
+        remedy = f"Write [{where}] and its options below it"
+        raise RecipeError(where, f"is {value!r}, not a table", remedy)
+    return check_options(where, options_of(inside), value)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fedskew.errors import RecipeError
 from fedskew.loop.method import Named
-from fedskew.objective import change_for
-from fedskew.recipe.building import RULE_STAGES, job_of, rule_of
+from fedskew.objective import loss_for, needs_shares
+from fedskew.recipe.building import RULE_STAGES, guard_of, job_of, rule_of
 from fedskew.recipe.catalogue import OPTIONAL_STAGES, Table
 from fedskew.recipe.dry_run import rehearse
+from fedskew.types import CalibrationRule, LocalJob, SecondActRule
 
 Rules = Mapping[str, Named[Any]]
+# objectives under which training raises the outputs of the labels a client holds
+RAISES_HELD = ("cross_entropy", "fedrs")
 
 
 def check_neighbours(resolved: Table) -> None:
@@ -24,16 +28,35 @@ def check_neighbours(resolved: Table) -> None:
     _check_needs(resolved, rules)
     _check_order(resolved, rules)
     _check_devices(resolved, rules["selection"])
+    _check_head(resolved, rules)
+    _check_guard(resolved, rules)
+    if "finish" in resolved:
+        _check_finish(resolved, rules["procedure"])
     rehearse(rules["selection"], resolved["run"]["clients_per_round"])
-    if resolved["local"]["optimizer"] == "adam" and resolved["local"]["momentum"]:
+    optimizer = resolved["local"]["optimizer"]
+    if optimizer != "sgd" and resolved["local"]["momentum"]:
         remedy = "Set it to 0 or use optimizer = 'sgd'"
-        raise RecipeError("local.momentum", "has no meaning for adam", remedy)
+        raise RecipeError("local.momentum", f"has no meaning for {optimizer}", remedy)
+    if (resolved["local"]["schedule"] == "step") != (resolved["local"]["step_every"] > 0):
+        what = f"is {resolved['local']['step_every']}, schedule is {resolved['local']['schedule']}"
+        remedy = "With schedule = 'step' give rounds between steps, else leave it out"
+        raise RecipeError("local.step_every", what, remedy)
     job = job_of(resolved, rules)  # rules refuse local steps their mathematics does not allow
-    change_for(job, np.array([1, 0]))  # and an objective refuses options that make no sense
+    _check_objective(resolved, job)
     if "loss" in rules["procedure"].rule.needs() and job.report_loss != "start":
         what = "needs the loss of the model a client receives"
         where = f"procedure {rules['procedure'].name}"
         raise RecipeError(where, what, "Set local.report_loss = 'start'")
+
+
+def _check_objective(resolved: Table, job: LocalJob) -> None:
+    """An objective refuses options that make no sense, or that need what nobody measures."""
+    if needs_shares(job):
+        if "signal" not in resolved:
+            what = "needs the federation's label shares"
+            raise RecipeError(f"objective {job.objective}", what, "Add a [signal] to the recipe")
+        job = replace(job, label_shares=(0.5, 0.5))
+    loss_for(job, np.array([1, 0]))
 
 
 def _check_pipeline(resolved: Table) -> None:
@@ -47,7 +70,7 @@ def _check_pipeline(resolved: Table) -> None:
 
 def _check_needs(resolved: Table, rules: Rules) -> None:
     """A rule that looks at labels or groups needs a stage that finds them."""
-    for stage in ("selection", "procedure"):
+    for stage in ("selection", "procedure", "aggregation"):
         wanted = {*rules[stage].rule.needs()} & {*OPTIONAL_STAGES}
         for missing in sorted(wanted - {*resolved}):
             remedy = f"Add [{missing}] to the recipe, or choose another {stage}"
@@ -85,3 +108,65 @@ def _check_devices(resolved: Table, selection: Named[Any]) -> None:
     if selection.rule.uses_auxiliary and not resolved["data"]["auxiliary"]:
         what = "needs examples that the server itself holds"
         raise RecipeError(where, what, "Set data.auxiliary, for example to 100")
+
+
+def _check_guard(resolved: Table, rules: Rules) -> None:
+    """What is done against hostile clients, where it can be done."""
+    guard, server, procedure = guard_of(resolved), rules["aggregation"], rules["procedure"]
+    where = f"aggregation {server.name}"
+    own = server.rule.corrects or server.rule.reads_head or "steps" in server.rule.needs()
+    if guard.bucket > 1 and own:
+        what = "needs to know whose model is whose, and buckets mix them"
+        raise RecipeError(where, what, "Set aggregation.bucket = 1")
+    if guard.verify and not resolved["data"]["auxiliary"]:
+        what = "needs examples that the server itself holds"
+        raise RecipeError("aggregation.verify", what, "Set data.auxiliary, for example to 100")
+    if guard.verify and resolved["procedure"].get("relay") == "d2d":
+        what = "cannot look at models that devices hand to each other"
+        raise RecipeError("aggregation.verify", what, "Set procedure.relay = 'server'")
+    if server.rule.compares and procedure.name == "sequential":
+        what = "compares models, and a sequential round ends with one"
+        raise RecipeError(
+            where, what, "Use procedure.use = 'chains', or aggregation 'clipped_mean'"
+        )
+    if server.rule.reads_head and (
+        resolved["objective"]["use"] not in RAISES_HELD or procedure.rule.corrects
+    ):
+        what = "reads labels from updates, which this objective or procedure changes"
+        remedy = f"Use an objective of {', '.join(RAISES_HELD)}, and another procedure than fedsoft"
+        raise RecipeError(where, what, remedy)
+
+
+def _check_head(resolved: Table, rules: Rules) -> None:
+    """What reads the output layer's updates needs one that is trained."""
+    head, selection = resolved["model"].get("head", "trained"), rules["selection"]
+    if head == "trained":
+        return
+    readers = {
+        "model.head_init = 'bacsa'": resolved["model"]["head_init"] == "bacsa",
+        "signal estimated": resolved.get("signal", {}).get("use") == "estimated",
+        f"selection {selection.name}": selection.rule.learns_from == "last"
+        or selection.rule.uses_auxiliary,
+        f"aggregation {rules['aggregation'].name}": rules["aggregation"].rule.reads_head,
+        "procedure.cache = 'last'": resolved["procedure"].get("cache") == "last",
+    }
+    for reader in (name for name, reads in readers.items() if reads):
+        what = f"reads the output layer, which model.head = '{head}' does not train"
+        raise RecipeError(reader, what, "Use model.head = 'trained'")
+
+
+def _check_finish(resolved: Table, procedure: Named[Any]) -> None:
+    """An output layer is fitted anew for one model; bodies are put side by side if there are
+    several.
+    """
+    finish = rule_of(resolved, "finish")
+    where, several = f"finish {finish.name}", procedure.rule.several_models
+    if resolved["model"].get("head", "trained") != "trained":
+        what = "needs an output layer that is trained"
+        raise RecipeError(where, what, "Use model.head = 'trained'")
+    if isinstance(finish.rule, CalibrationRule) and several:
+        what = f"needs one model, procedure {procedure.name} has several"
+        raise RecipeError(where, what, "Use another procedure, or no [finish]")
+    if isinstance(finish.rule, SecondActRule) and not several:
+        what = f"needs a model per group, procedure {procedure.name} has one in all"
+        raise RecipeError(where, what, "Use procedure.use = 'per_cluster'")

@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import itertools
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from fedskew.errors import RecipeError, did_you_mean
+from fedskew.foreign import fault_of_name, read_toml, toml_of
 from fedskew.recipe.catalogue import Table
+from fedskew.recipe.schema import plain
 
 
 def shipped_recipes() -> dict[str, Path]:
@@ -53,17 +54,26 @@ def _read(source: str) -> Table:
             raise RecipeError(
                 "recipe", f"no recipe or file called '{source}'", did_you_mean(source, known)
             )
-        raw = tomllib.loads(path.read_text(encoding="utf8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raw = read_toml(path)
+    except (ValueError, OSError) as error:
         raise RecipeError(
             str(path), f"cannot be read as TOML: {error}", "Correct the file"
         ) from None
     raw.setdefault("name", path.stem)
+    check_name(str(path), raw["name"])
     return raw
 
 
+def check_name(where: str, name: Any) -> None:
+    """A recipe's name stands in tables, file names and pages: it must be one line of text."""
+    if fault := fault_of_name(name):
+        raise RecipeError(f"{where}, name", fault, 'Write name = "..."')
+
+
 def _deep(value: Any) -> Any:
-    return {k: _deep(v) for k, v in value.items()} if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping):
+        return {k: _deep(v) for k, v in value.items()}
+    return plain(value)
 
 
 def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> Table:
@@ -93,18 +103,27 @@ def _same_kind(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool
 def override(raw: Mapping[str, Any], assignments: Mapping[str, Any]) -> Table:
     """Apply ``{"local.lr": 0.1}``-style settings; texts are read as TOML where that works.
 
+    An option that is a table has a third name: ``faults.hostile.share``.
+
     >>> override({}, {"selection.use": "uniform", "local.lr": "0.1"})
     {'selection': {'use': 'uniform'}, 'local': {'lr': 0.1}}
     """
     changed: Table = _deep(raw)
+    if not isinstance(assignments, Mapping) or not all(isinstance(key, str) for key in assignments):
+        remedy = 'Give a dict: {"local.lr": 0.1}'
+        raise RecipeError("settings", f"are {type(assignments).__name__}, not settings", remedy)
     # "use" first: it empties the table
     for key in sorted(assignments, key=lambda k: not k.endswith(".use")):
-        table, _, option = key.partition(".")
-        if not option or "." in option:
+        table, *names = key.split(".")
+        if len(names) not in (1, 2) or not all(names):
             raise RecipeError(
                 f"--set {key}", "not of the form table.option=value", "Example: --set local.lr=0.1"
             )
-        changed = merge(changed, {table: {option: _parsed(assignments[key])}})
+        value = _parsed(assignments[key])
+        if len(names) == 2:
+            inner = changed.get(table, {}).get(names[0]) or {}
+            value = {**(inner if isinstance(inner, Mapping) else {}), names[1]: value}
+        changed = merge(changed, {table: {names[0]: value}})
     return changed
 
 
@@ -123,12 +142,27 @@ def read_assignments(given: Sequence[str]) -> Table:
     return pairs
 
 
+def names_code(table: Mapping[str, Any]) -> bool:
+    """Whether a raw recipe, or settings for one, name functions outside the package.
+
+    >>> names_code({"selection": {"use": "mine:rule"}}), names_code({"selection.use": "uniform"})
+    (True, False)
+    """
+    return any(
+        names_code(value)
+        if isinstance(value, Mapping)
+        else key.rpartition(".")[2] == "use" and ":" in str(value)
+        for key, value in table.items()
+    )
+
+
 def _parsed(text: Any) -> Any:
     if not isinstance(text, str):
-        return text
+        return plain(text)
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        (value,) = toml_of(f"value = {text}").values()
+        return value
+    except ValueError:  # also "1\nname = 2": one value is wanted
         return text
 
 

@@ -9,7 +9,7 @@ from fedskew import data
 from fedskew.errors import RecipeError, did_you_mean
 from fedskew.recipe.catalogue import (
     DEFAULT_USE,
-    OPTIONAL_STAGES,
+    OPTIONAL_TABLES,
     PLAIN_TABLES,
     REGISTRIES,
     TEXTS,
@@ -19,6 +19,7 @@ from fedskew.recipe.catalogue import (
     stage_options,
 )
 from fedskew.recipe.compatibility import check_neighbours
+from fedskew.recipe.reading import check_name
 from fedskew.recipe.schema import options_of
 
 
@@ -45,14 +46,15 @@ def resolve(raw: Mapping[str, Any]) -> Table:
                 f"is {value!r}, not a table",
                 f"Write [{key}] and its options below it",
             )
-    resolved: Table = {"name": str(raw.get("name", "custom"))}
+    resolved: Table = {"name": raw.get("name", "custom")}
+    check_name("recipe", resolved["name"])
     resolved |= {key: str(raw[key]) for key in ("description", "citation") if key in raw}
     for name, schema in PLAIN_TABLES.items():
         resolved[name] = check_options(name, options_of(schema), raw.get(name, {}))
         schema(**resolved[name])  # tables with rules of their own check them here
     for name in REGISTRIES:
         table = dict(raw.get(name, {}))
-        if name in OPTIONAL_STAGES and not table:
+        if name in OPTIONAL_TABLES and not table:
             continue
         table.setdefault(
             "use", DEFAULT_USE.get(name, _default_model(resolved) if name == "model" else None)
@@ -74,8 +76,8 @@ def _resolve_stage(name: str, table: Table) -> Table:
             "has no 'use'",
             f"Choose one of: {', '.join(sorted(REGISTRIES[name]))}",
         )
-    if name == "model" and table["use"] == "custom":
-        return table
+    if name in ("model", "partition") and table["use"] == "custom":
+        return table  # the user's own, given in Python
     function = find(name, table["use"])
     options = {key: value for key, value in table.items() if key != "use"}
     return {"use": table["use"], **check_options(name, stage_options(name, function), options)}

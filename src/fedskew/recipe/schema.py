@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from fedskew.errors import RecipeError
 
 
@@ -91,6 +93,8 @@ def type_text(kind: Any) -> str:
         isinstance(origin, type) and issubclass(origin, typing.Sequence)
     ):
         return f"list of {type_text(arguments[0])}" if arguments else "list"
+    if dataclasses.is_dataclass(kind):
+        return "{" + ", ".join(f"{o.name}: {o.text}" for o in options_of(kind).values()) + "}"
     return (
         "none"
         if kind is type(None)
@@ -100,13 +104,37 @@ def type_text(kind: Any) -> str:
     )
 
 
+def plain(value: Any) -> Any:
+    """Numbers and arrays of numpy as Python's own.
+
+    >>> import numpy as np
+    >>> plain(np.float32(0.5)), plain((np.int64(3),)), plain(np.arange(2))
+    (0.5, (3,), [0, 1])
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return type(value)(plain(inner) for inner in value)
+    return value
+
+
+def inner_table(kind: Any) -> type | None:
+    """The dataclass behind an option that is itself a table; None for any other option.
+
+    >>> inner_table(Option | None), inner_table(int)
+    (<class 'fedskew.recipe.schema.Option'>, None)
+    """
+    kinds = [k for k in (kind, *typing.get_args(kind)) if isinstance(k, type)]
+    return next((k for k in kinds if dataclasses.is_dataclass(k)), None)
+
+
 def check_value(where: str, option: Option, value: Any) -> Any:
     """The value in the option's own type, or a :class:`RecipeError`.
 
     >>> check_value("local.lr", Option("lr", float), 1)
     1.0
     """
-    fits, converted = _fit(option.kind, value)
+    fits, converted = _fit(option.kind, plain(value))
     if not fits:
         raise RecipeError(where, f"{value!r} is not {type_text(option.kind)}", "Correct the value")
     return converted

@@ -11,7 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedskew.errors import RunFolderError
+from fedskew.records.sums import NOT_WHOLE, Damaged, seal, seal_of
+
+AGAIN = "Remove the folder and run again"
+REFINISH = "Remove it and result.json, then use --resume: only the end is done again"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_LAST = "sum"  # the entry of a JSON object that has the checksum of the others
+# entries of objects that have one: if it is not there, the word itself is damaged
+_SEALED = frozenset({_LAST, "checksums", "sums", "run"})
 
 
 @contextmanager
@@ -21,15 +31,15 @@ def disk_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         remedy = (
-            "Free some space, then use --resume"
-            if error.errno == errno.ENOSPC
-            else "Choose another --out"
+            "Free some space, then use --resume" if error.errno in _FULL else "Choose another --out"
         )
         raise RunFolderError(str(path), error.strerror or str(error), remedy) from None
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that at every moment either the old or the new content is there, whole."""
+def write_atomically(path: Path, content: bytes, *, previous: Path | None = None) -> None:
+    """Write a file so that at every moment either the old or the new content is there, whole;
+    with ``previous`` the old content stays, under that name.
+    """
     temporary = path.with_name(f".{path.name}.tmp")
     with disk_errors(path):
         try:
@@ -37,6 +47,8 @@ def write_atomically(path: Path, content: bytes) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
+            if previous is not None and path.is_file():
+                os.replace(path, previous)
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -44,29 +56,58 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """JSON with two-space indent; nan becomes null."""
-    write_atomically(path, (json.dumps(no_nan(value), indent=2) + "\n").encode())
+    write_atomically(path, json_bytes(value))
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a run folder."""
+def write_sealed(path: Path, value: Mapping[str, Any]) -> str:
+    """A JSON object that carries its checksum, which is returned; :func:`read_json` checks it."""
+    content = seal(json_bytes(value))
+    write_atomically(path, content)
+    return seal_of(content) or ""
+
+
+def json_bytes(value: Any) -> bytes:
+    """JSON with two-space indent; nan becomes null."""
+    return (json.dumps(no_nan(value), indent=2) + "\n").encode()
+
+
+def read_json(
+    path: Path, *, expected: str | None = None, mark: str = "", remedy: str = AGAIN
+) -> dict[str, Any]:
+    """A JSON object from a run folder, checked if it carries a checksum, which is left out;
+    ``expected``: the checksum it must have; ``mark``: the run it must belong to, if it says so.
+    """
     try:
-        content = json.loads(path.read_text(encoding="utf8"))
-    except (OSError, ValueError) as error:
-        raise RunFolderError(
-            str(path), f"cannot be read ({error})", "Remove the folder and run again"
-        ) from None
+        raw = path.read_bytes()
+        found = seal_of(raw)
+        content = json.loads(raw)
+    except Damaged as error:
+        raise RunFolderError(str(path), str(error), remedy) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunFolderError(str(path), f"cannot be read ({error})", remedy) from None
     if not isinstance(content, dict):
-        raise RunFolderError(str(path), "is not a JSON object", "Remove the folder and run again")
+        raise RunFolderError(str(path), "is not a JSON object", remedy)
+    if found is None and not _SEALED.isdisjoint(content):
+        raise RunFolderError(str(path), NOT_WHOLE, remedy)
+    if expected not in (None, found):
+        raise RunFolderError(str(path), "is not the file that the run left", remedy)
+    if mark and content.get("run") not in (None, "", mark):
+        raise RunFolderError(str(path), "belongs to another run", remedy)
+    content.pop(_LAST, None)
     return content
 
 
 def no_nan(value: Any) -> Any:
-    """A value that is legal JSON: what is not finite becomes None."""
+    """A value that is legal JSON: what is not finite becomes None, a number of numpy a number."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
     if isinstance(value, Mapping):
         return {str(k): no_nan(v) for k, v in value.items()}
-    return [no_nan(v) for v in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [no_nan(v) for v in value]
+    return no_nan(value.item()) if isinstance(value, np.generic) else value
 
 
 def no_none(value: Any) -> Any:

@@ -16,14 +16,24 @@ import tomli_w
 
 from fedskew.errors import RunFolderError
 from fedskew.recipe import fingerprint
-from fedskew.records.files import disk_errors, no_none, read_json, write_atomically, write_json
+from fedskew.records.checkpoints import PREVIOUS, newest_state, write_checkpoint
+from fedskew.records.files import disk_errors, no_none, read_json, write_atomically, write_sealed
 from fedskew.records.labels import LABELS, Labels, labels_bytes, read_labels
-from fedskew.records.rounds import ROUNDS, line_of, record_of
-from fedskew.records.tensors import VERSION, checkpoint_bytes, model_bytes, read_checkpoint
+from fedskew.records.reading import (
+    CHECKSUMS,
+    CLIENTS,
+    FINAL,
+    RECIPE,
+    RECIPE_SUM,
+    RESULT,
+    RUN,
+    SUMS,
+    is_sealed,
+)
+from fedskew.records.rounds import ROUNDS, Lines, first_chain, read_lines, sealed_line
+from fedskew.records.sums import checksum, seal_of, seal_of_tensors
+from fedskew.records.tensors import VERSION, model_bytes
 from fedskew.types import Layout, Params, RoundRecord, State
-
-RECIPE, RUN, CHECKPOINT = "recipe.toml", "run.json", "checkpoint.safetensors"
-FINAL, CLIENTS, RESULT = "final.safetensors", "clients.json", "result.json"
 
 
 def machine_facts() -> dict[str, Any]:
@@ -78,6 +88,7 @@ class RunFolder:
         self.path, self.recipe, self.seed = path, recipe, seed
         self.mark = f"{fingerprint(recipe)}-{seed}"
         self._rounds: IO[str] | None = None
+        self._chains = [first_chain(self.mark)]  # of the lines, see Lines
         with disk_errors(path):
             if path.exists() and not path.is_dir():
                 raise RunFolderError(str(path), "is a file", "Choose another --out")
@@ -101,16 +112,17 @@ class RunFolder:
         """The state to go on from; None if there is nothing yet. Records behind the checkpoint
         are cut off: they come again.
         """
-        run_json = self.path / RUN
-        if run_json.is_file():
-            self._check_same_run(read_json(run_json))
+        known: Mapping[str, Any] = {}
+        if (self.path / RUN).is_file():
+            known = read_json(self.path / RUN)
+            self._check_same_run(known)
         elif _contents(self.path):
             raise RunFolderError(str(self.path), "is not a run folder", "Choose another --out")
         if self.finished:
             return None
-        checkpoint = self.path / CHECKPOINT
-        state = read_checkpoint(checkpoint, self.mark) if checkpoint.is_file() else None
-        self._cut_rounds(-1 if state is None else state.round)
+        lines = read_lines(self.path, self.mark, sealed=is_sealed(known))
+        state = newest_state(self.path, self.mark, lines, sealed=is_sealed(known))
+        self._cut_rounds(lines, 0 if state is None else state.round + 1)
         return state
 
     @property
@@ -132,68 +144,76 @@ class RunFolder:
                 remedy,
             )
 
-    def _cut_rounds(self, last: int) -> None:
-        path = self.path / ROUNDS
-        if not path.is_file():
-            return
-        kept = []
-        for expected, line in enumerate(path.read_bytes().split(b"\n")[:-1]):
-            if expected > last:
-                break
-            if not _is_record(line, expected):
-                raise RunFolderError(
-                    f"{path}:{expected + 1}", "damaged record", "Remove the folder and run again"
-                )
-            kept.append(line)
-        if len(kept) != last + 1:
-            what = f"holds {len(kept)} rounds, the checkpoint {last + 1}"
-            raise RunFolderError(str(path), what, "Remove the folder and run again")
-        whole = b"".join(line + b"\n" for line in kept)
-        if len(whole) != path.stat().st_size:
+    def _cut_rounds(self, lines: Lines, keep: int) -> None:
+        self._chains = list(lines.chains[: keep + 1])
+        path, whole = self.path / ROUNDS, b"".join(line + b"\n" for line in lines.raw[:keep])
+        if path.is_file() and path.stat().st_size != len(whole):
             write_atomically(path, whole)
 
     def begin(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Write what the run is, once; returns what was written."""
+        recipe = tomli_w.dumps(no_none(self.recipe)).encode()
         if not (self.path / RUN).is_file():
             identity = {"name": self.recipe["name"], "seed": self.seed, "mark": self.mark}
+            sums = {CHECKSUMS: "crc32", RECIPE_SUM: checksum(recipe)}
             # first: it makes this a run folder
-            write_json(self.path / RUN, {**identity, **machine_facts(), **facts})
-        if not (self.path / RECIPE).is_file():
-            write_atomically(self.path / RECIPE, tomli_w.dumps(no_none(self.recipe)).encode())
-        return read_json(self.path / RUN)
+            write_sealed(self.path / RUN, {**identity, **machine_facts(), **facts, **sums})
+        known = read_json(self.path / RUN)
+        if not _is_whole(self.path / RECIPE, known.get(RECIPE_SUM)):
+            write_atomically(self.path / RECIPE, recipe)
+        return known
 
     def keep_labels(self, labels: Labels) -> Labels:
         """Write who has how many examples of what; returns what is now kept. Clients that are not
         in it, because they have not joined, keep what was written of them before.
         """
-        before = read_labels(self.path)
+        before = read_labels(self.path, self.mark)
         labels = labels if before is None else before.updated(labels)
-        content = labels_bytes(labels)
-        if before is None or content != labels_bytes(before):
+        content = labels_bytes(labels, self.mark)
+        if before is None or content != (self.path / LABELS).read_bytes():
             write_atomically(self.path / LABELS, content)
         return labels
 
     def append(self, record: RoundRecord) -> None:
         """Add one round, flushed."""
+        line, chain = sealed_line(record, self._chains[-1])
         with disk_errors(self.path / ROUNDS):
             if self._rounds is None:
                 self._rounds = open(self.path / ROUNDS, "a", encoding="utf8")  # noqa: SIM115 (held until close)
-            self._rounds.write(line_of(record) + "\n")
+            self._rounds.write(line + "\n")
             self._rounds.flush()
+        self._chains.append(chain)
 
     def save(self, state: State) -> None:
-        """Replace the checkpoint."""
-        write_atomically(self.path / CHECKPOINT, checkpoint_bytes(state, self.mark))
+        """Replace the older of the two checkpoints; the lines before it are on disk first."""
+        if self._rounds is not None:
+            with disk_errors(self.path / ROUNDS):
+                os.fsync(self._rounds.fileno())
+        write_checkpoint(self.path, state, self.mark, self._chains)
 
     def finish(
-        self, models: Params, layout: Layout, clients: Mapping[str, Any], result: Mapping[str, Any]
+        self,
+        models: Params,
+        layout: Layout,
+        clients: Mapping[str, Any],
+        result: Mapping[str, Any],
+        frozen: Mapping[str, Params] | None = None,
     ) -> None:
-        """The final model, the per-client results and the summary; the summary comes last and
+        """The final model (with ``frozen``, its parameters that were never trained), the
+        per-client results and the summary, which comes last, has the checksums of the others and
         marks the run complete.
         """
-        write_atomically(self.path / FINAL, model_bytes(models, layout))
-        write_json(self.path / CLIENTS, clients)
-        write_json(self.path / RESULT, result)
+        model = model_bytes(models, layout, frozen or {})
+        write_atomically(self.path / FINAL, model)
+        sums: dict[str, Any] = {
+            ROUNDS: [len(self._chains) - 1, self._chains[-1]],
+            FINAL: seal_of_tensors(model),
+            CLIENTS: write_sealed(self.path / CLIENTS, clients),
+        }
+        if (self.path / LABELS).is_file():
+            sums[LABELS] = seal_of((self.path / LABELS).read_bytes())
+        (self.path / PREVIOUS).unlink(missing_ok=True)
+        write_sealed(self.path / RESULT, {**result, SUMS: sums})
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -212,8 +232,6 @@ def _contents(folder: Path) -> list[Path]:
     ]
 
 
-def _is_record(line: bytes, round: int) -> bool:
-    try:
-        return record_of(line.decode()).round == round
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return False
+def _is_whole(path: Path, expected: str | None) -> bool:
+    """Whether a file is there, and is the one with this checksum, if any is known."""
+    return path.is_file() and expected in (None, checksum(path.read_bytes()))

@@ -11,6 +11,7 @@ import numpy as np
 
 from fedskew.errors import RunFolderError
 from fedskew.records.files import read_json
+from fedskew.records.sums import seal
 from fedskew.types import Ints
 from fedskew.types.arrays import freeze
 
@@ -45,31 +46,33 @@ class Labels:
         return Labels(counts, newer.class_names, newer.client_names)
 
 
-def labels_bytes(labels: Labels) -> bytes:
-    """Label counts as compact JSON: a row per client, (class, count) for what it has. 10,000
-    clients of 10 classes: 0.4 MB.
+def labels_bytes(labels: Labels, mark: str = "") -> bytes:
+    """Label counts as compact JSON: a row per client, (class, count) for what it has; ``mark``
+    says which run they belong to. 10,000 clients of 10 classes: 0.4 MB.
     """
     rows = [[int(n) for c in np.flatnonzero(row) for n in (c, row[c])] for row in labels.counts]
     content = {
-        "classes": list(labels.class_names),
-        "clients": list(labels.client_names) or None,
+        "classes": [str(name) for name in labels.class_names],
+        "clients": [str(name) for name in labels.client_names] or None,
         "rows": rows,
+        "run": mark,
     }
-    return (json.dumps(content, separators=(",", ":")) + "\n").encode()
+    return seal(json.dumps(content, separators=(",", ":")).encode())
 
 
-def read_labels(folder: Path) -> Labels | None:
-    """The label counts of a run folder; None if it has none."""
+def read_labels(folder: Path, mark: str = "", *, expected: str | None = None) -> Labels | None:
+    """The label counts of a run folder; None if it has none. ``mark``: the run they must belong to;
+    ``expected``: the checksum they must have.
+    """
     if not (folder / LABELS).is_file():
         return None
-    raw = read_json(folder / LABELS)
+    remedy = "Remove the file to go on without label counts"
+    raw = read_json(folder / LABELS, expected=expected, remedy=remedy, mark=mark)
     try:
         counts = np.zeros((len(raw["rows"]), len(raw["classes"])), np.int64)
         for client, row in enumerate(raw["rows"]):
             counts[client, row[::2]] = row[1::2]
         names = [str(name) for name in raw["clients"] or ()]
         return Labels(counts, [str(name) for name in raw["classes"]], names)
-    except (KeyError, TypeError, ValueError, IndexError):
-        raise RunFolderError(
-            str(folder / LABELS), "is damaged", "Remove the file to go on without label counts"
-        ) from None
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError):
+        raise RunFolderError(str(folder / LABELS), "is damaged", remedy) from None

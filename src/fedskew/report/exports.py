@@ -16,6 +16,7 @@ from fedskew.compare.scores import scores_of
 from fedskew.errors import DataError
 from fedskew.experiment.run import Run
 from fedskew.experiment.tables import TABLES, round_rows
+from fedskew.foreign import file_name
 
 LONGEST_PARAM = 250  # characters MLflow accepts everywhere
 
@@ -53,7 +54,7 @@ def to_tensorboard(comparison: Comparison, folder: Path) -> int:
     writer_class = _import("torch.utils.tensorboard", "TensorBoard", "tensorboard").SummaryWriter
     number = 0
     for label, run in _runs(comparison):
-        with writer_class(str(folder / _safe(label) / f"seed-{run.seed}")) as writer:
+        with writer_class(str(folder / file_name(label) / f"seed-{run.seed}")) as writer:
             for step, metrics in metrics_by_round(run):
                 for key, value in metrics.items():
                     writer.add_scalar(key, value, step)
@@ -106,10 +107,6 @@ def _runs(comparison: Comparison) -> Iterator[tuple[str, Run]]:
 
 def _known(values: Mapping[str, Any]) -> dict[str, float]:
     return {key: float(value) for key, value in values.items() if not math.isnan(value)}
-
-
-def _safe(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "_.-" else "_" for c in name).strip(".") or "run"
 
 
 def _import(module: str, title: str, package: str) -> Any:

@@ -5,6 +5,8 @@
 ``scripted``  no training at all: replies written in advance, for tests and for trying rules out
 ``wrapped``   a runtime around another one that passes everything on
 ``faults``    makes clients unavailable, slow, silent or corrupt, on purpose, around any runtime
+``hostile``   makes clients attack or lie, on purpose, around any runtime
 ``metered``   reads a meter around each client of any runtime
-``replies``   what clients sent back, checked, for every runtime
+``border``    what a client may say at all: every reply of every runtime passes it
+``replies``   what clients sent back after training, checked, for every runtime
 """

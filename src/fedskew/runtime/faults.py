@@ -6,12 +6,14 @@ Same seed, same faults.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from fedskew.errors import RecipeError
+from fedskew.runtime.hostile import Hostile
 from fedskew.runtime.replies import Reply, collect
 from fedskew.runtime.wrapped import WrappedRuntime
 from fedskew.streams import stream
@@ -35,8 +37,13 @@ class Faults:
     seconds_per_example: float = 0.001
     # simulated; 0 = none. The loop uses no answer that would come later (fedskew.loop.timing)
     deadline_seconds: float = 0.0
+    hostile: Hostile | None = None  # clients that attack or lie: a table of its own
 
     def __post_init__(self) -> None:
+        if isinstance(self.hostile, Mapping):  # as a recipe has it
+            object.__setattr__(self, "hostile", Hostile(**self.hostile))
+        if self.hostile is not None and not self.hostile.anybody:
+            object.__setattr__(self, "hostile", None)
         for name in ("available", "dropout", "nan", "inf", "wrong_shape", "slow_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise RecipeError(
@@ -47,10 +54,13 @@ class Faults:
 
     @property
     def any(self) -> bool:
-        """Whether anything can go wrong at all."""
-        return self != replace(
-            Faults(), seconds_per_example=self.seconds_per_example, slow_factor=self.slow_factor
+        """Whether anything can go wrong by chance; hostile clients are another wrapper."""
+        plain = Faults(
+            seconds_per_example=self.seconds_per_example,
+            slow_factor=self.slow_factor,
+            hostile=self.hostile,
         )
+        return self != plain
 
 
 def read_trace(path: str, num_clients: int) -> list[Bools]:
@@ -59,7 +69,7 @@ def read_trace(path: str, num_clients: int) -> list[Bools]:
         rounds = json.loads(Path(path).read_text())
         masks = [np.isin(np.arange(num_clients), np.asarray(ids, np.int64)) for ids in rounds]
         legal = all(0 <= int(i) < num_clients for ids in rounds for i in ids)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise RecipeError(
             "faults.trace",
             f"cannot read {path}: {error}",
@@ -80,7 +90,8 @@ class FaultyRuntime(WrappedRuntime):
     def __init__(self, inner: Runtime, faults: Faults, seed: int) -> None:
         super().__init__(inner)
         self._faults, self._seed = faults, seed
-        self._population = inner.describe().population
+        known = inner.describe()
+        self._population, self._layout = known.population, known.layout
         self._trace = read_trace(faults.trace, self._population.size) if faults.trace else []
         self._slow = stream(seed, "slow clients").random(self._population.size) < faults.slow_share
 
@@ -122,7 +133,7 @@ class FaultyRuntime(WrappedRuntime):
             else Reply(None, failure=fate, sent=False)
             for i, fate in enumerate(fates)
         ]
-        return collect(replies, order.models.shape[1])
+        return collect(replies, order.models.shape[1], layout=self._layout)
 
     def _fate(self, client: int, round: int) -> str:
         f = self._faults

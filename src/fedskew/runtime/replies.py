@@ -1,5 +1,5 @@
-"""The border where replies are checked: whatever a client sent becomes a row that is usable, or
-a reason why it is not.
+"""What clients sent back after training, checked at the border: a row that is usable, or a reason
+why it is not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedskew.types import Params, Replies
+from fedskew.runtime.border import SECONDS, Form, Model, training_form, why_refused
+from fedskew.types import Ints, Layout, Params, Replies, TrainOrder
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Reply:
     examples: int = 0
     failure: str = ""
     sent: bool = True  # bytes came back; False for a client that fell silent
-    finite: bool | None = None  # whether the parameters are; None = not looked at yet
+    # what border.why_unfit found where the model was made, on this machine; None = nobody looked
+    unfit: str | None = None
 
 
 class Trained(NamedTuple):
@@ -35,7 +37,7 @@ class Trained(NamedTuple):
     seconds: float
     steps: int
     examples: int
-    finite: bool
+    unfit: str  # by border.why_unfit, here where the numbers are still in the cache
 
 
 def reply_of(replies: Replies, row: int) -> Reply:
@@ -51,63 +53,68 @@ def reply_of(replies: Replies, row: int) -> Reply:
     )
 
 
-def all_finite(vector: Params) -> bool:
-    """Whether no entry is NaN or infinite.
-
-    One dot product decides almost always (15 us for 200,000 numbers).
-
-    >>> all_finite(np.array([1, np.inf], np.float32)), all_finite(np.ones(3, np.float32))
-    (False, True)
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(np.dot(vector, vector)):
-            return True
-    return bool(np.isfinite(vector).all())
+def forms_of(order: TrainOrder, sizes: Ints) -> list[Form]:
+    """What each client of an order may answer; ``sizes`` (K,): how many examples everybody has."""
+    return [training_form(int(sizes[client]), order.job) for client in order.clients]
 
 
-def why_unusable(reply: Reply, size: int) -> str:
+ANYTHING = training_form()  # for replies that were checked before, or that a test made up
+
+
+def why_unusable(reply: Reply, form: Form, model: Model) -> str:
     """The reason a reply cannot enter the model, or ``""``.
 
-    >>> why_unusable(Reply(np.zeros(3, np.float32), loss=0.1), size=4)
+    >>> four = Model(Layout.of([("w", (4,), "weight")]))
+    >>> why_unusable(Reply(np.zeros(3, np.float32), loss=0.1), ANYTHING, four)
     'wrong shape: (3,) instead of (4,)'
     """
     if reply.failure:
         return reply.failure
     if reply.params is None:
         return "no parameters"
-    if reply.params.shape != (size,):
-        return f"wrong shape: {reply.params.shape} instead of ({size},)"
-    if not np.isfinite(reply.loss):
-        return "non-finite loss"
-    finite = all_finite(reply.params) if reply.finite is None else reply.finite
-    return "" if finite else "non-finite parameters"
+    why = why_refused(vars(reply), form)
+    if why or reply.unfit is not None:
+        return why or reply.unfit or ""
+    return model.why_not("params", reply.params)
 
 
-def collect(replies: Sequence[Reply], size: int, rows: Params | None = None) -> Replies:
-    """Check every reply and stack the usable ones.
+def collect(
+    replies: Sequence[Reply],
+    size: int,
+    rows: Params | None = None,
+    *,
+    layout: Layout | None = None,
+    forms: Sequence[Form] | None = None,
+) -> Replies:
+    """Check every reply against its form and stack the usable ones.
 
     ``rows`` is an (n, D) array that already holds the parameters, to save a copy; rows of unusable
-    replies are zeroed in it.
+    replies are zeroed in it. Without ``forms``: whatever anybody may say.
 
     >>> collect([Reply(np.ones(2, np.float32), 0.5), Reply(None, failure="dropped out")], 2).ok
     array([ True, False])
     """
-    failures = tuple(why_unusable(reply, size) for reply in replies)
+    model = Model(layout or Layout.of([("all", (size,), "weight")]))
+    forms = forms or [ANYTHING] * len(replies)
+    failures = tuple(why_unusable(r, f, model) for r, f in zip(replies, forms, strict=True))
     params = np.empty((len(replies), size), np.float32) if rows is None else rows
     for i, (reply, failure) in enumerate(zip(replies, failures, strict=True)):
         if failure:
             params[i] = 0.0
         elif rows is None:
             params[i] = reply.params
+    usable = [None if why else reply for reply, why in zip(replies, failures, strict=True)]
     return Replies(
         params=params,
-        loss=np.array(
-            [np.nan if why else r.loss for r, why in zip(replies, failures, strict=True)],
-            np.float64,
-        ),
-        seconds=np.array([reply.seconds for reply in replies], np.float64),
-        steps=np.array([reply.steps for reply in replies], np.int64),
-        examples=np.array([reply.examples for reply in replies], np.int64),
+        loss=np.array([r.loss if r else np.nan for r in usable], np.float64),
+        seconds=np.array([_known_seconds(reply) for reply in replies], np.float64),
+        steps=np.array([r.steps if r else 0 for r in usable], np.int64),
+        examples=np.array([r.examples if r else 0 for r in usable], np.int64),
         failures=failures,
         sent=np.array([reply.sent and reply.params is not None for reply in replies], np.bool_),
     )
+
+
+def _known_seconds(reply: Reply) -> float:
+    """How long it took, also where the reply is not usable; 0 if that is nonsense itself."""
+    return 0.0 if SECONDS.why_not("seconds", reply.seconds) else reply.seconds

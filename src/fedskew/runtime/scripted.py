@@ -26,6 +26,7 @@ from fedskew.types import (
     Ids,
     Ints,
     Layout,
+    Moments,
     Params,
     Population,
     ReleasedCounts,
@@ -83,7 +84,7 @@ class ScriptedRuntime:
             self._reply(int(client), order.models[slot], order.seed, order.round)
             for client, slot in zip(order.clients, order.start, strict=True)
         ]
-        return collect(rows, self._layout.size)
+        return collect(rows, self._layout.size, layout=self._layout)
 
     def _reply(self, client: int, model: Params, seed: int, round: int) -> Reply:
         if self._script is not None:
@@ -119,6 +120,20 @@ class ScriptedRuntime:
         norm = np.square(models.astype(np.float64)).mean(axis=1)
         gradients = norm[:, None] * (1 + np.arange(classes))
         return Auxiliary(gradients, np.full((len(models), classes, classes), 1 / classes))
+
+    def moments(self, clients: Ids, model: Params) -> Moments:
+        """Features of length 1 that are all 1."""
+        counts = self._counts[np.asarray(clients, np.int64)]
+        sums = counts[:, :, None].astype(np.float64)
+        return Moments(counts, sums, sums[:, :, :, None])
+
+    def concatenated(self, models: Params) -> ScriptedRuntime:
+        """Other random numbers, as many as there were."""
+        return self
+
+    def frozen(self) -> dict[str, Params]:
+        """Nothing."""
+        return {}
 
     def close(self) -> None:
         """Nothing to let go of."""

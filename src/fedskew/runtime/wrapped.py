@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import copy
+
 from fedskew.types import (
     Auxiliary,
     Bools,
@@ -9,6 +12,7 @@ from fedskew.types import (
     Floats,
     Ids,
     Ints,
+    Moments,
     Params,
     ReleasedCounts,
     Replies,
@@ -64,6 +68,20 @@ class WrappedRuntime:
     def auxiliary(self, models: Params) -> Auxiliary:
         """As the inner runtime."""
         return self._inner.auxiliary(models)
+
+    def moments(self, clients: Ids, model: Params) -> Moments:
+        """As the inner runtime."""
+        return self._inner.moments(clients, model)
+
+    def concatenated(self, models: Params) -> Runtime:
+        """The same wrapper around the inner runtime's."""
+        second = copy(self)
+        second._inner = self._inner.concatenated(models)
+        return second
+
+    def frozen(self) -> Mapping[str, Params]:
+        """As the inner runtime."""
+        return self._inner.frozen()
 
     def close(self) -> None:
         """As the inner runtime."""

@@ -8,7 +8,8 @@ Differs from the paper:
 
 - J and m are not given there; we recommend J = 5, m = 10 for 100 to 300 clients. J above the
   number of clusters means all of them; with J >= m the first m clusters give one client each, so J
-  has no effect.
+  has no effect. Round 1 says so in the log.
+- Losses are compared to twelve decimals, known ones and means alike; ties go to the lower id.
 - Line 1 gives every cluster ceil(m / J) places, more than m in total when J does not divide m.
   ``overflow="balanced"`` gives floor(m / J), one more to the first m mod J clusters; ``"truncate"``
   is the literal text, cut off at m.
@@ -51,6 +52,7 @@ logger = logging.getLogger(__name__)
 # loss_source -> of the received or the trained model; "exact" asks everybody instead
 REPORTS: dict[str, LossReport] = {"piggyback": "start", "subset": "start", "post": "end"}
 Overflow = Literal["balanced", "truncate"]
+DECIMALS = 12  # losses that agree to here are equal: ties go by id
 
 
 def reported(options: Mapping[str, Any]) -> LossReport | None:
@@ -87,7 +89,7 @@ def fedlecc(
         labels_of(view, "fedlecc") if rank_clusters != "ignore" else np.zeros(view.size, np.int64)
     )
     if view.round == 1 and rank_clusters != "ignore":
-        _say_if_clamped(top_clusters, int(labels.max(initial=-1)) + 1)
+        _say_if_clamped(top_clusters, int(labels.max(initial=-1)) + 1, view.budget)
     loss, usable = aged_loss(view, ageing), view.available & ~failed(view)
     grouped = group(np.flatnonzero(usable if usable.any() else view.available), labels)
     values, means, first = rate(grouped, loss, explore=unseen == "explore")
@@ -134,10 +136,10 @@ def rate(grouped: Groups, loss: Floats, *, explore: bool) -> tuple[Floats, Float
     seen = ~np.isnan(given)
     count = np.bincount(own[seen], minlength=k)
     total = np.bincount(own[seen], given[seen], minlength=k)
-    # rounded, so that clusters of equal losses tie: (0.1 + 0.1 + 0.1) / 3 is not 0.1
-    means = np.where(count > 0, np.round(total / np.maximum(count, 1), 12), np.inf)
+    means = np.where(count > 0, total / np.maximum(count, 1), np.inf)
     values = np.where(seen, given, np.inf if explore else means[own])
-    return values, means, explore & (count < grouped.sizes)
+    # rounded both, so that equal losses tie with their mean: (0.1 + 0.1 + 0.1) / 3 is not 0.1
+    return values.round(DECIMALS), means.round(DECIMALS), explore & (count < grouped.sizes)
 
 
 def rank(grouped: Groups, means: Floats, first: Bools, count: int) -> Ints:
@@ -210,12 +212,20 @@ def _draw(view: View, rng: np.random.Generator, count: int) -> Ints:
     return there if count >= len(there) else np.sort(rng.choice(there, count, replace=False))
 
 
-def _say_if_clamped(top_clusters: int, clusters: int) -> None:
+def _say_if_clamped(top_clusters: int, clusters: int, budget: int) -> None:
     if top_clusters > clusters:
         logger.warning(
             "selection.top_clusters: %d, but there are %d clusters. All of them count.",
             top_clusters,
             clusters,
+        )
+    if min(top_clusters, clusters) >= budget:
+        logger.warning(
+            "selection.top_clusters: %d, but only %d clients a round. "
+            "The first %d clusters give one client each.",
+            top_clusters,
+            budget,
+            budget,
         )
 
 

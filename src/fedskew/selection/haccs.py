@@ -77,8 +77,7 @@ def fill(
     taken = np.zeros_like(grouped.sizes)
     if guarantee and theta.sum() > 0:
         # 1e-9: 0.7 / 0.1 must not be 6 places
-        share = np.floor(budget * theta / theta.sum() + 1e-9).astype(np.int64)
-        taken = np.minimum(share, grouped.sizes)
+        taken = np.floor(budget * theta / theta.sum() + 1e-9).astype(np.int64)
     chosen = grouped.first(taken).tolist()
     while len(chosen) < min(budget, len(grouped.clients)):
         left = taken < grouped.sizes

@@ -5,8 +5,11 @@ PRIVACY ATTACK, put to use: see :mod:`fedskew.signal.estimators` for what each m
 how well. Needs no disclosure by the clients, costs one model down and one up for each of them.
 
 Differs from the paper: the probe is explicit (the paper's box leaves open when estimation happens),
-and its default is one epoch at a small learning rate read with ``bias_linear``, which
-docs/methods.md 8.3 measured as the best without auxiliary data.
+and its default is one gradient step on all of a client's examples, from an output layer whose first
+guesses are all alike, read with ``bias_linear``: then the bias moves by lr (p - 1/C), and the
+estimate is exact up to rounding (docs/methods.md 8.2, evidence/estimation). It costs the bytes of
+any other probe. ``batch = 32, lr = 0.001, start = "model"`` is the probe of old, which fails on
+clients with many steps.
 """
 
 from __future__ import annotations
@@ -27,16 +30,19 @@ def estimated(
     ] = "auto",
     probe: Literal["all", "cover"] = "all",
     epochs: int = 1,
-    batch: int = 32,
-    lr: float = 0.001,
+    batch: int = 0,
+    lr: float = 0.01,
+    start: Literal["even", "model"] = "even",
 ) -> Signal:
     """Estimate every client's label proportions from its update of the output layer.
 
     ``probe``: ``all`` clients at once, or in ceil(K / m) covering rounds of m (``cover``); both
     from the first model, which stays as it was, so both give the same estimates and cost the same
-    bytes. ``epochs``, ``batch`` and ``lr`` are the probe's (plain SGD). ``rlu`` needs examples of
-    the server's own: ``data.auxiliary``. A client whose probe failed counts as uniform: nothing is
-    known of it.
+    bytes. ``epochs``, ``batch`` (0: all of a client's examples at once) and ``lr`` are the probe's
+    (plain SGD). ``start = "even"`` sends the first model with an output layer of zeros, unless its
+    rows are alike already (``model.head_init = "bacsa"``); ``"model"`` sends it as it is. ``rlu``
+    needs examples of the server's own: ``data.auxiliary``. A client whose probe failed counts as
+    uniform: nothing is known of it.
     """
     chosen = (
         choose_estimator(has_bias=updates.bias is not None, plain_sgd=True)

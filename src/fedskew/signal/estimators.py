@@ -3,7 +3,7 @@
 BACSA (paper 001), eqs 1-9; docs/methods.md 8. A class that a client holds pulls its output neuron
 up, an absent class lets it sink, so the update of the C x L output layer and of its C biases tells
 the label counts although no client disclosed them. Secure aggregation defeats it. Every client must
-start from the same model; one epoch with a small learning rate is the best probe.
+start from the same model; one step on all its examples is the best probe (docs/methods.md 8.2).
 
 - ``eq7_raw`` / ``eq7_delta``: A_c / sum A, A_c = mean_l max(0, v_cl)^2. These are shares of SQUARED
   counts, as eq 7 is written.

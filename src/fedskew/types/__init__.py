@@ -9,31 +9,56 @@ NaN has one meaning everywhere: not known yet.
 from fedskew.types.arrays import Bools, Floats, Ids, Ints, Memory, Params, frozen
 from fedskew.types.clients import Clustering, Geometry, HeadUpdates, Population, Signal
 from fedskew.types.layout import Block, Layout
-from fedskew.types.plan import Chain, Ends, LocalJob, Plan, Replies, Scores, Wave
+from fedskew.types.plan import (
+    WHOLE_BATCH,
+    Chain,
+    Ends,
+    LocalJob,
+    Plan,
+    Replies,
+    Scores,
+    Wave,
+)
 from fedskew.types.record import Cost, RoundRecord, Transfer
 from fedskew.types.rules import (
     AggregationRule,
+    CalibrationRule,
+    FinishRule,
     Layer,
     LossReport,
     ProcedureRule,
     Rule,
+    SecondActRule,
     SelectionRule,
     bind,
     declares,
     needs,
+    needs_of,
 )
 from fedskew.types.runtime import (
     Auxiliary,
     Description,
+    Moments,
     ReleasedCounts,
     Runtime,
     ScoreOrder,
     TrainOrder,
 )
 from fedskew.types.state import Aftermath, Feedback, State
-from fedskew.types.view import Answer, Ask, AskLoss, AskShares, AskSlots, AskTrial, AskUpdates, View
+from fedskew.types.view import (
+    Answer,
+    Ask,
+    AskLoss,
+    AskShares,
+    AskSlots,
+    AskTrial,
+    AskUpdates,
+    View,
+    loss_limit,
+)
 
 __all__ = [
+    "WHOLE_BATCH",
     "Aftermath",
     "AggregationRule",
     "Answer",
@@ -46,12 +71,14 @@ __all__ = [
     "Auxiliary",
     "Block",
     "Bools",
+    "CalibrationRule",
     "Chain",
     "Clustering",
     "Cost",
     "Description",
     "Ends",
     "Feedback",
+    "FinishRule",
     "Floats",
     "Geometry",
     "HeadUpdates",
@@ -62,6 +89,7 @@ __all__ = [
     "LocalJob",
     "LossReport",
     "Memory",
+    "Moments",
     "Params",
     "Plan",
     "Population",
@@ -73,6 +101,7 @@ __all__ = [
     "Runtime",
     "ScoreOrder",
     "Scores",
+    "SecondActRule",
     "SelectionRule",
     "Signal",
     "State",
@@ -83,5 +112,7 @@ __all__ = [
     "bind",
     "declares",
     "frozen",
+    "loss_limit",
     "needs",
+    "needs_of",
 ]

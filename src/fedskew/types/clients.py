@@ -121,7 +121,7 @@ class Clustering:
     labels: Ints  # (K,)
     silhouette: float | None = None
     noise_fraction: float = 0.0
-    exact: bool = True  # False: found on a sample or with mini-batches
+    exact: bool = True  # False: found on cells of near-equal clients
     # parameters chosen, the scanned curve, centroids ...
     details: Mapping[str, Any] = field(default_factory=dict)
 

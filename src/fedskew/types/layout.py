@@ -66,11 +66,44 @@ class Layout:
         return sum(block.size for block in self.blocks if block.kind == "weight")
 
     @cached_property
+    def num_floats(self) -> int:
+        """How many numbers at the front are trained or averaged: all but the integer counters."""
+        return self.size - sum(block.size for block in self.blocks if block.kind == "counter")
+
+    @cached_property
+    def signless(self) -> tuple[Block, ...]:
+        """Tensors that cannot hold a negative number: counters, and BatchNorm's variances."""
+        return tuple(
+            block
+            for block in self.blocks
+            if block.size
+            and (
+                block.kind == "counter"
+                or (block.kind == "buffer" and block.name.endswith("running_var"))
+            )
+        )
+
+    @cached_property
     def bytes(self) -> int:
         """Bytes of one serialised model: 4 per float, 8 per integer counter (docs/methods.md
         9.1).
         """
         return sum(block.size * (8 if block.kind == "counter" else 4) for block in self.blocks)
+
+    def head(self, num_classes: int) -> tuple[Block, Block | None] | None:
+        """Weight and bias of the output layer: the last matrix with a row per class, and its
+        vector; None: there is no such matrix.
+        """
+        matrices = [
+            b
+            for b in self.blocks
+            if b.kind == "weight" and len(b.shape) == 2 and b.shape[0] == num_classes
+        ]
+        if not matrices:
+            return None
+        name = matrices[-1].name.removesuffix("weight") + "bias"
+        biases = (b for b in self.blocks if b.name == name and b.shape == (num_classes,))
+        return matrices[-1], next(biases, None)
 
     def unpack(self, vector: Params) -> dict[str, Params]:
         """Named arrays that share the vector's memory."""

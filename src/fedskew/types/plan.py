@@ -68,6 +68,9 @@ class Plan:
             yield Wave(index, tuple(self.chains[i].clients[d] for i in index))
 
 
+WHOLE_BATCH = 1 << 30  # a batch size that means: all a client has
+
+
 @dataclass(frozen=True)
 class LocalJob:
     """What a client does with the model it receives. It travels as data, so no client has to
@@ -77,7 +80,8 @@ class LocalJob:
     epochs: int = 1
     batch: int = 32
     lr: float = 0.05
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    # adamw: weights decay by themselves, not through the gradient
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     momentum: float = 0.0  # sgd only; state starts fresh every round
     weight_decay: float = 0.0
     prox_mu: float = 0.0  # FedProx: adds mu * (w - received) to every gradient
@@ -92,11 +96,14 @@ class LocalJob:
     objective_options: tuple[tuple[str, Any], ...] = field(
         default=(), metadata={"table": "objective"}
     )
+    # The federation's label shares, told to clients whose objective needs them; else ().
+    label_shares: tuple[float, ...] = field(default=(), metadata={"table": "objective"})
 
     def __post_init__(self) -> None:
-        # as it comes from JSON, pairs are lists
+        # as they come from JSON, pairs and shares are lists
         pairs = tuple((str(key), value) for key, value in self.objective_options)
         object.__setattr__(self, "objective_options", pairs)
+        object.__setattr__(self, "label_shares", tuple(self.label_shares))
 
 
 @dataclass(frozen=True)
@@ -141,12 +148,17 @@ class Ends:
     job: LocalJob = field(default_factory=LocalJob)  # what the clients did
     # n tuples: steps of every turn along a chain, each with an optimiser of its own; () = one turn
     turns: tuple[tuple[int, ...], ...] = ()
+    # (n, C) label shares of the examples along each chain, as the signal has them; None: no signal
+    mixes: Floats | None = None
+    # (n, C) how far each end raised the output of each class, for rules with ``reads_head``
+    rises: Floats | None = None
 
     def __post_init__(self) -> None:
         if not self.turns:
             one_each = tuple((int(steps),) for steps in self.steps)
             object.__setattr__(self, "turns", one_each)
         freeze(self, params=np.float32, num_examples=np.int64, steps=np.int64, clients=np.int64)
+        freeze(self, mixes=np.float64, rises=np.float64)
 
 
 @dataclass(frozen=True)

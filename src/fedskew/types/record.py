@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from fedskew.types.plan import Chain
@@ -18,7 +18,17 @@ class Transfer:
     """
 
     direction: Literal["down", "up", "d2d"]
-    kind: Literal["model", "control", "loss", "histogram", "order", "latency", "gradient", "probe"]
+    kind: Literal[
+        "model",
+        "control",
+        "loss",
+        "histogram",
+        "order",
+        "latency",
+        "gradient",
+        "probe",
+        "features",
+    ]
     bytes: int
     multicast: int
 
@@ -66,6 +76,8 @@ class RoundRecord:
     # of every client's own model on its own test set, weighted by test examples
     client_accuracy: float = float("nan")
     client_loss: float = float("nan")
+    # client -> why its model counted for less than it would have, or for nothing
+    notes: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def simulated_seconds(self) -> float:

@@ -28,8 +28,9 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from fedskew.types.arrays import Ints, Memory, Params
+from fedskew.types.arrays import Floats, Ints, Memory, Params
 from fedskew.types.plan import Ends, LocalJob, Plan
+from fedskew.types.runtime import Moments
 from fedskew.types.state import Aftermath, Feedback
 from fedskew.types.view import Ask, View
 
@@ -128,9 +129,13 @@ class AggregationRule(ABC):
 
     extra_models: ClassVar[int] = 0  # vectors of a model's size that travel with every model
     corrects: ClassVar[bool] = False  # has ``corrections``
+    reads_head: ClassVar[bool] = False  # looks at how each class's output moved
+    compares: ClassVar[bool] = False  # has nothing to say about one end alone
 
     def needs(self) -> Collection[str]:
-        """What clients report for it with their models, beyond the model ("steps")."""
+        """What clients report for it with their models, beyond the model ("steps"), and whether it
+        cannot do without a "signal".
+        """
         return ()
 
     @abstractmethod
@@ -147,8 +152,47 @@ class AggregationRule(ABC):
         """(n, W) what is added to every gradient of each client; None: nothing."""
         return None
 
+    def remarks(self, memory: Memory) -> Mapping[int, str]:
+        """Whose models the last merge did not take as they were, and why, for the round's record;
+        ``memory`` is what that merge gave back.
+        """
+        return {}
 
-Rule: TypeAlias = SelectionRule | ProcedureRule | AggregationRule
+
+class FinishRule(ABC):  # noqa: B024 (one of the two below)
+    """What is done after the last round."""
+
+    def needs(self) -> Collection[str]:
+        """What it cannot do without, with its options; contradictory options are refused here."""
+        return ()
+
+
+class CalibrationRule(FinishRule):
+    """The output layer is fitted anew, to what clients tell of their features."""
+
+    @abstractmethod
+    def calibrate(
+        self, moments: Moments, weight: Floats, bias: Floats, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """The output layer's next weight (C, L) and bias (C,); ``moments`` has one row: all
+        clients together.
+        """
+
+
+class SecondActRule(FinishRule):
+    """The bodies of several models go side by side under one output layer, which is trained."""
+
+    @property
+    @abstractmethod
+    def num_rounds(self) -> int:
+        """How many rounds train it."""
+
+    @abstractmethod
+    def job(self, job: LocalJob) -> LocalJob:
+        """What clients do in these rounds, from what they did before."""
+
+
+Rule: TypeAlias = SelectionRule | ProcedureRule | AggregationRule | FinishRule
 
 
 # ---------------------------------------------------------------- what plain functions can say
@@ -179,11 +223,19 @@ def needs(
     return mark
 
 
+def needs_of(function: Callable[..., Any], options: Mapping[str, Any]) -> frozenset[str]:
+    """What a plain function says it needs, with these options."""
+    always: frozenset[str] = getattr(function, "needs", frozenset())
+    when = getattr(function, "needs_when", None)
+    return always if when is None else always | frozenset(when(options))
+
+
 def declares(
     *,
     several_models: bool = False,
     hands_on: bool = False,
     loss_report: Callable[[Mapping[str, Any]], LossReport | None] | None = None,
+    compares: bool = False,
 ) -> Callable[[F], F]:
     """Say of a plain function what a class would say with its attributes.
 
@@ -197,6 +249,7 @@ def declares(
         function.several_models = several_models  # type: ignore[attr-defined]
         function.hands_on = hands_on  # type: ignore[attr-defined]
         function.loss_report = loss_report  # type: ignore[attr-defined]
+        function.compares = compares  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -211,9 +264,7 @@ class _Plain:
 
     def needs(self) -> Collection[str]:
         """What the function says it needs, with these options."""
-        always: frozenset[str] = getattr(self.function, "needs", frozenset())
-        when = getattr(self.function, "needs_when", None)
-        return always if when is None else always | frozenset(when(self.options))
+        return needs_of(self.function, self.options)
 
 
 class PlainSelection(_Plain, SelectionRule):
@@ -255,9 +306,25 @@ class PlainProcedure(_Plain, ProcedureRule):
 class PlainAggregation(_Plain, AggregationRule):
     """``aggregate(model, ends, *, options) -> model`` as a rule."""
 
+    @property
+    def compares(self) -> bool:  # type: ignore[override]
+        """As the function declares it."""
+        return bool(getattr(self.function, "compares", False))
+
     def merge(self, memory: Memory, model: Params, ends: Ends) -> tuple[Params, Memory]:
         """What the function says; it remembers nothing."""
         return self.function(model, ends, **self.options), memory
+
+
+class PlainCalibration(_Plain, CalibrationRule):
+    """``finish(moments, weight, bias, rng, *, options) -> weight, bias`` as a rule."""
+
+    def calibrate(
+        self, moments: Moments, weight: Floats, bias: Floats, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """What the function says."""
+        fitted: tuple[Floats, Floats] = self.function(moments, weight, bias, rng, **self.options)
+        return fitted
 
 
 # ---------------------------------------------------------------- from a name's target to a rule
@@ -268,6 +335,7 @@ RULES: dict[
     "selection": (SelectionRule, PlainSelection),
     "procedure": (ProcedureRule, PlainProcedure),
     "aggregation": (AggregationRule, PlainAggregation),
+    "finish": (FinishRule, PlainCalibration),
 }
 
 

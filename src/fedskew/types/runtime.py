@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -22,6 +23,20 @@ class Auxiliary:
 
     def __post_init__(self) -> None:
         freeze(self, class_gradients=np.float64, class_softmax=np.float64)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Features before the output layer, added up class by class: one row per client. A client of
+    which nothing is known has counts of 0.
+    """
+
+    counts: Ints  # (n, C) examples
+    sums: Floats  # (n, C, L) of their features
+    products: Floats  # (n, C, L, L) of their features with each other
+
+    def __post_init__(self) -> None:
+        freeze(self, counts=np.int64, sums=np.float64, products=np.float64)
 
 
 @dataclass(frozen=True)
@@ -139,6 +154,17 @@ class Runtime(Protocol):
 
     def auxiliary(self, models: Params) -> Auxiliary:
         """Each model on the server's own small balanced set of examples."""
+
+    def moments(self, clients: Ids, model: Params) -> Moments:
+        """Features of each client's training examples under a model (D,), added up by class."""
+
+    def concatenated(self, models: Params) -> Runtime:
+        """The same clients with another model: the bodies of these (S, D) side by side, none of
+        them trained, under one output layer that is. Closed with this one.
+        """
+
+    def frozen(self) -> Mapping[str, Params]:
+        """What a model has besides its vector: parameters that are never trained, by name."""
 
     def close(self) -> None:
         """Let go of processes and memory."""

@@ -11,6 +11,16 @@ from fedskew.types.arrays import Bools, Floats, Ints, freeze
 from fedskew.types.clients import Clustering, Population, Signal
 
 
+def loss_limit(num_classes: int) -> float:
+    """The largest loss a client may report: a mean cross-entropy above 10 ln C (at least 23) is
+    that of a broken or a lying client.
+
+    >>> round(loss_limit(2), 2), round(loss_limit(100), 2)
+    (23.03, 46.05)
+    """
+    return float(10 * np.log(max(num_classes, 10)))
+
+
 @dataclass(frozen=True)
 class AskLoss:
     """A rule's request before it selects: the present model's loss on these clients' data."""

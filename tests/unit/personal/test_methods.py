@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
+from itertools import combinations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedskew import run
 from fedskew.errors import RecipeError, RunError
@@ -94,7 +97,7 @@ def aftermath(updates, clients, *, round=30, home=None, examples=None):
         received + updates,
         sizes,
         sizes * 0.5,
-        2,
+        updates.shape[1],
     )
 
 
@@ -190,6 +193,53 @@ def test_cfl_division_agrees_with_scikit_learn():
             -cosines
         )
         assert (cfl_module.bipartition(cosines) == (tree.labels_ != tree.labels_[0])).all()
+
+
+def complete_linkage_divisions(distances):
+    """Every division in two that complete linkage allows, whichever of equal distances it takes."""
+
+    def apart(pair):
+        return max(distances[i, j] for i in pair[0] for j in pair[1])
+
+    def divide(groups):
+        if len(groups) == 2:
+            return {frozenset(groups)}
+        pairs = list(combinations(sorted(groups, key=min), 2))
+        least = min(map(apart, pairs))
+        tied = [pair for pair in pairs if apart(pair) == least]
+        return set().union(*(divide((groups - {a, b}) | {a | b}) for a, b in tied))
+
+    return divide(frozenset(frozenset([i]) for i in range(len(distances))))
+
+
+@settings(deadline=None)
+@given(st.integers(3, 6), st.data())
+def test_cfl_divides_as_complete_linkage_may_when_distances_tie(n, data):
+    pairs = n * (n - 1) // 2
+    values = data.draw(st.lists(st.sampled_from([-1, 0, 0.5, 1]), min_size=pairs, max_size=pairs))
+    half = np.eye(n) / 2
+    half[np.triu_indices(n, 1)] = values
+    cosines = half + half.T
+    second = cfl_module.bipartition(cosines)
+    assert not second[0]
+    parts = frozenset(frozenset(np.flatnonzero(second == part).tolist()) for part in (0, 1))
+    assert parts in complete_linkage_divisions(1 - cosines)
+
+
+@pytest.mark.parametrize("copies", [2, 3])
+def test_cfl_never_divides_twins(copies):
+    for turn in np.random.default_rng(0).permuted(np.tile(np.arange(4 * copies), (20, 1)), axis=1):
+        kinds = np.tile(np.arange(4), copies)[turn]
+        second = cfl_module.bipartition(cfl_module.cosine_matrix(np.eye(4)[kinds]))
+        assert all(len(set(second[kinds == kind].tolist())) == 1 for kind in range(4))
+        assert second.any()
+
+
+def test_cfl_splits_three_pairs_that_pull_three_ways():
+    ways = np.eye(3)[[0, 1, 2, 0, 1, 2]]
+    models, home, _ = CFL(eps1=0.6, eps2=0.9).after({}, aftermath(ways, np.arange(6)))
+    assert len(models) == 2
+    assert (home[:3] == home[3:]).all()
 
 
 def test_cfl_of_identical_updates_does_not_split():
@@ -404,6 +454,26 @@ def test_fedsoft_draws_by_importance():
     assert drawn.tolist() == [[True, False, True], [False, True, True]]
     many = [fedsoft_module.draw_clients(np.array([[9.0], [1.0]]), 1, rng)[0, 0] for _ in range(400)]
     assert np.mean(many) == pytest.approx(0.9, abs=0.075)  # five standard deviations
+
+
+@pytest.mark.parametrize(
+    ("budget", "per_centre", "drawn"), [(1, 0, 1), (3, 0, 1), (6, 0, 3), (6, 2, 2)]
+)
+def test_fedsoft_divides_the_budget_among_its_centres(budget, per_centre, drawn):
+    view = View(
+        round=2,
+        budget=budget,
+        population=Population(np.full(8, 10)),
+        available=np.ones(8, bool),
+        loss=np.full(8, np.nan),
+        times_selected=np.zeros(8),
+        last_selected=np.zeros(8),
+    )
+    rule = FedSoft(centres=2, per_centre=per_centre)
+    memory = {"shares": np.full((8, 2), 0.5)}
+    plan, kept = rule.plan(memory, np.arange(budget), view, np.random.default_rng(0))
+    assert kept["drawn"].sum(axis=1).tolist() == [drawn, drawn]
+    assert len(plan.chains) == kept["drawn"].any(axis=0).sum()
 
 
 def test_shares_of_examples_go_to_the_model_with_the_lowest_loss():

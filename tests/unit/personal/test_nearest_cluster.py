@@ -16,6 +16,7 @@ from fedskew.errors import SignalError
 from fedskew.loop.method import Stage
 from fedskew.loop.nearest_cluster import assign_newcomers
 from fedskew.signal.histogram import histogram
+from fedskew.types import Clustering
 
 FOLDER = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_shared = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"{FOLDER} is not there")
@@ -41,6 +42,13 @@ def test_old_clients_find_their_own_cluster(name, algorithm):
     signal, found, distance = clustered(name, algorithm)
     assert found.k >= 2
     assert assign_newcomers(COUNTS, signal, found, distance).tolist() == found.labels.tolist()
+
+
+@pytest.mark.parametrize("name", ["psi", "hellinger"])
+def test_a_clustering_from_outside_needs_no_centres(name):
+    signal, found, distance = clustered(name)
+    bare = Clustering(found.labels)
+    assert assign_newcomers(COUNTS, signal, bare, distance).tolist() == found.labels.tolist()
 
 
 def test_a_newcomer_does_not_move_the_reference():

@@ -114,6 +114,12 @@ def test_snr_over_the_median_within_a_factor_of_ten():
     assert found == pytest.approx([0.1, 2 / 3, 4 / 3, 10, 1])
 
 
+def test_the_median_is_of_everybody_also_of_those_away():
+    snr = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    view = view_of(np.full((5, 2), 0.5), snr=snr, available=np.array([1, 1, 0, 0, 0], bool))
+    assert channel_quality(view, np.array([0, 1])) == pytest.approx([1 / 4, 2 / 4])
+
+
 @pytest.mark.parametrize("snr", [None, np.full(4, np.nan)])
 def test_snr_must_be_known(snr):
     view = view_of(np.full((4, 2), 0.5), snr=snr)

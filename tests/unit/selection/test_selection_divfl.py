@@ -120,6 +120,43 @@ def test_stochastic_greedy_is_nearly_as_good_and_depends_on_the_draw():
     assert full <= np.mean(values) < np.mean(drawn)
 
 
+def plain_stochastic(between, m, width, rng):
+    """The same, each time among ``width`` random rows that are left."""
+    chosen = []
+    for _ in range(m):
+        left = [i for i in range(len(between)) if i not in chosen]
+        rows = sorted(rng.choice(left, min(width, len(left)), replace=False).tolist())
+        chosen.append(min(rows, key=lambda i: objective(between, [*chosen, i])))
+    return chosen
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_stochastic_greedy_is_plain_greedy_among_those_drawn(seed):
+    points = np.random.default_rng(seed).integers(0, 9, (30, 2))
+    between = np.abs(points[:, None] - points).sum(axis=2).astype(np.float32)
+    for m, width in ((6, 3), (10, 7), (30, 29)):
+        found = _greedy(between, m, width, np.random.default_rng(seed))
+        assert found.tolist() == plain_stochastic(between, m, width, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize(("m", "subsample", "width"), [(4, 0.01, 4), (4, 0.4, 8), (2, 0.4, 8)])
+def test_the_stochastic_solver_looks_at_a_share_of_all_but_never_at_fewer_than_m(
+    m, subsample, width, monkeypatch
+):
+    """max(m, 0.1 K) candidates in docs/methods.md 4.13."""
+    widths = []
+
+    def spy(between, m, width, rng):
+        widths.append(width)
+        return _greedy(between, m, width, rng)
+
+    monkeypatch.setitem(DivFL._represent.__globals__, "_greedy", spy)
+    updates = np.random.default_rng(0).normal(size=(20, 3))
+    chosen, _, _ = choose(updates, m, solver="stochastic", subsample=subsample)
+    assert len(set(chosen)) == m
+    assert widths == [width]
+
+
 # ---------------------------------------------------------------- the rule
 
 

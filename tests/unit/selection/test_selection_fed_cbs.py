@@ -75,6 +75,20 @@ def test_little_used_clients_gain():
     assert first[0] / 1500 == pytest.approx(chances[0] / chances.sum(), abs=0.045)
 
 
+def test_T_starts_at_one_and_counts_every_choice(monkeypatch):
+    """The bonus lambda sqrt(3 ln t / (2 T_k)) that is handed to the draws."""
+    seen = []
+
+    def spy(counts, sizes, bonus, m, draws, rng):
+        seen.append(bonus)
+        return draw_groups(counts, sizes, bonus, m, draws, rng)
+
+    monkeypatch.setitem(fed_cbs.__globals__, "draw_groups", spy)
+    view = view_of(np.eye(4), 2, round=50, times=[0, 1, 2, 7])
+    fed_cbs(view, np.random.default_rng(0), exploration=0.5)
+    assert seen[0] == pytest.approx(0.5 * np.sqrt(1.5 * np.log(50) / np.array([1, 2, 3, 8])))
+
+
 def test_more_balanced_than_uniform():
     rng = np.random.default_rng(0)
     chosen, random = [], []

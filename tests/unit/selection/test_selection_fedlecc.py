@@ -96,13 +96,36 @@ def test_more_top_clusters_than_places_or_clusters():
     assert play(fedlecc, view, top_clusters=99) == [11, 10, 9]
 
 
-@pytest.mark.parametrize(
-    ("round", "said"),
-    [(1, ["selection.top_clusters: 9, but there are 2 clusters. All of them count."]), (2, [])],
+FEW_CLUSTERS = "selection.top_clusters: 9, but there are 2 clusters. All of them count."
+FEW_PLACES = (
+    "selection.top_clusters: {}, but only {} clients a round. "
+    "The first {} clusters give one client each."
 )
-def test_more_top_clusters_than_there_are_is_said_once(round, said, caplog):
-    fedlecc(view_of(labels=[0, 0, 1, 1], round=round), np.random.default_rng(0), top_clusters=9)
-    assert [record.getMessage() for record in caplog.records] == said
+
+
+@pytest.mark.parametrize(
+    ("J", "m", "clusters", "said"),
+    [
+        (9, 3, 2, [FEW_CLUSTERS]),
+        (4, 3, 6, [FEW_PLACES.format(4, 3, 3)]),
+        (3, 3, 6, [FEW_PLACES.format(3, 3, 3)]),
+        (2, 3, 6, []),
+        # two clusters have three places between them: J counts as 2, which is below m
+        (3, 3, 2, ["selection.top_clusters: 3, but there are 2 clusters. All of them count."]),
+        (9, 2, 2, [FEW_CLUSTERS, FEW_PLACES.format(9, 2, 2)]),
+    ],
+)
+def test_top_clusters_without_effect_are_said_once(J, m, clusters, said, caplog):
+    for round in (1, 2):
+        view = view_of(m=m, labels=np.arange(12) % clusters, round=round)
+        fedlecc(view, np.random.default_rng(0), top_clusters=J)
+        assert [record.getMessage() for record in caplog.records] == said, "in round 1"
+
+
+def test_the_ablation_without_clusters_has_no_top_clusters_to_speak_of(caplog):
+    view = view_of(m=2, labels=np.arange(12) % 6)
+    fedlecc(view, np.random.default_rng(0), top_clusters=5, rank_clusters="ignore")
+    assert not caplog.records
 
 
 def test_what_is_left_of_the_top_clusters_fills_up_cluster_by_cluster():
@@ -260,6 +283,25 @@ def test_never_seen_clients_count_with_their_cluster():
         1,
         2,
     ]
+
+
+def test_never_seen_clients_tie_with_equal_losses_and_ties_go_by_id():
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        # in each cluster of 4 one, two or three clients have reported, all the same loss
+        labels, loss = np.repeat(np.arange(10), 4), np.repeat(rng.random(10), 4)
+        known = rng.permuted(np.arange(40).reshape(10, 4), axis=1)[:, : 1 + seed % 3]
+        loss[np.setdiff1d(np.arange(40), known)] = NAN
+        view = view_of(m=10, labels=labels, loss=loss, round=2)
+        assert sorted(play(fedlecc, view, top_clusters=10)) == list(range(0, 40, 4))
+
+
+def test_a_mean_that_rounds_differently_still_ties():
+    # (0.1 + 0.2 + 0.3) / 3 is 0.20000000000000004
+    view = view_of(m=3, labels=[0] * 4, loss=np.array([0.2, NAN, 0.1, 0.3]), round=2)
+    assert play(fedlecc, view, top_clusters=1) == [3, 0, 1]
+    view = view_of(m=3, labels=[0] * 4, loss=np.array([NAN, 0.2, 0.1, 0.3]), round=2)
+    assert play(fedlecc, view, top_clusters=1) == [3, 0, 1]
 
 
 def test_a_cluster_nobody_reported_from_comes_first():

@@ -57,6 +57,26 @@ def test_official_gives_whole_shares_before_it_draws():
     assert (0, 1, 5, 6) in seen  # the paper's draws promise nothing
 
 
+def test_official_shares_are_parts_of_all_weights():
+    labels, latency = np.repeat([0, 1], 10), np.repeat([1.0, 2.0], 10)
+    view = view_of(m=10, labels=labels, latency=latency, loss=np.repeat([3.0, 1.0], 10))
+    # theta = .5 (1 - 1/2) + .5 * .9 and .5 * .1, together .75
+    # 10 * .7 / .75 = 9.3 and 10 * .05 / .75 = .7: nine places are sure
+    drawn = []
+    for seed in range(300):
+        chosen = play(haccs, view, seed, variant="official")
+        assert chosen[:9] == list(range(9))
+        drawn.append(chosen[9])
+    assert set(drawn) == {9, 10}
+    assert drawn.count(10) / 300 == pytest.approx(0.05 / 0.75, abs=4.5 * 0.015)
+
+
+def test_official_shares_end_where_a_cluster_does():
+    # theta .9 and .1: 3.6 places for a cluster of two
+    view = view_of(m=4, labels=[0, 0, 1, 1, 1], latency=np.arange(5.0), loss=[3.0, 3, 1, 1, 1])
+    assert play(haccs, view, variant="official", rho=0.0) == [0, 1, 2, 3]
+
+
 def test_an_exact_share_is_not_lost_to_rounding():
     labels = np.repeat(np.arange(10), 7)
     view = view_of(m=70, labels=labels, latency=np.ones(70), loss=np.ones(70))

@@ -150,6 +150,10 @@ def test_balanced_clients_are_chosen_more_often_until_gamma_cools():
     assert share_of_balanced() > 0.8
     assert share_of_balanced(anneal_rounds=50) < 0.5  # all clusters alike: one of four
     assert share_of_balanced(gamma=0.0) == share_of_balanced(anneal_rounds=50)
+    # halfway there gamma is half of its 4
+    assert (
+        share_of_balanced(anneal_rounds=100) == share_of_balanced(gamma=2.0) != share_of_balanced()
+    )
 
 
 def test_a_client_that_never_answered_is_neither_lost_nor_favoured():

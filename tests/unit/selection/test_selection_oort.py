@@ -81,6 +81,20 @@ def test_score_is_clipped_scaled_utility_plus_the_bonus_for_old_figures():
     )
 
 
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_scores_do_not_depend_on_the_unit_of_losses(unit):
+    view = view_of(3, 1, round=1, last=[1, 1, 1])
+    found = _scores(unit * np.array([1.0, 2.0, 3.0]), view, np.arange(3), 100, 0.1)
+    assert found == pytest.approx([0, 0.5, 1])
+
+
+def test_utilities_that_hardly_differ_are_not_blown_up():
+    """The range counts as 1e-4 at least (FedScale): noise does not become a score of 1."""
+    view = view_of(3, 1, round=1, last=[1, 1, 1])
+    found = _scores(np.array([5.0, 5.0, 5.00001]), view, np.arange(3), 100, 0.1)
+    assert found == pytest.approx([0, 0, 0.1], abs=1e-9)
+
+
 def test_a_client_without_a_usable_loss_has_the_lowest_utility():
     view = view_of(3, 1, round=5, last=[1, 1, 1])
     found = _scores(np.array([10.0, np.nan, 30.0]), view, np.arange(3), 90, 0.1)

@@ -40,7 +40,8 @@ def test_a_recipe_that_cannot_play_on_this_federation_is_refused():
 def test_sweeps_and_repeats():
     swept = {"name": "lr", "data": {"use": "digits"}, "sweep": {"local.lr": [0.1, 0.2]}}
     assert [one.label for one in line_up([swept])] == ["lr local.lr=0.1", "lr local.lr=0.2"]
-    assert len(line_up(["fedavg", "fedavg"])) == 1
+    with pytest.raises(RecipeError, match="'fedavg' is given twice"):
+        line_up(["fedavg", "fedavg"])
 
 
 def test_different_local_training_is_said():

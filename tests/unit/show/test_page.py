@@ -192,7 +192,7 @@ def test_damaged_label_counts_are_an_error_and_missing_ones_are_dealt_again(tmp_
     (tmp_path / "a" / "labels.json").write_text(
         '{"classes": ["x"], "clients": null, "rows": [[7, 1]]}'
     )
-    assert "labels.json: is damaged" in error_of("report", tmp_path / "a")
+    assert "labels.json: is not the file that the run left" in error_of("report", tmp_path / "a")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     (tmp_path / "b" / "labels.json").unlink()
     # not the clients of its recipe: no card

@@ -8,9 +8,8 @@ another order or another dataset under the same file names.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import zlib
+import math
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from ...errors import DataError
 from ..arrays import from_arrays
 from ..dataset import Dataset
 from ..packages import Package
-from .source import Arrays, Hub, Info, Source, read_npz
+from .source import Arrays, Hub, Info, Source, read_npz, read_packed
 
 FILES = (
     "train-images-idx3-ubyte",
@@ -56,6 +55,7 @@ CLASS_NAMES = {
         *("sandal", "shirt", "sneaker", "bag", "ankle boot"),
     ),
 }
+LARGEST = 100_000_000  # bytes; the training images are 47 million
 INFOS = {
     "mnist": Info(
         title="MNIST handwritten digits, 28 x 28 grey",
@@ -94,7 +94,7 @@ def parse_idx(raw: bytes, where: str) -> NDArray[np.uint8]:
         else (-1,)
     )
     body = np.frombuffer(raw, np.uint8, offset=min(4 + 4 * raw[3], len(raw)))
-    if min(shape, default=0) < 0 or len(body) != int(np.prod(shape, dtype=np.int64)):
+    if not 0 < len(shape) <= 4 or min(shape) < 0 or len(body) != math.prod(shape):
         raise DataError(
             where,
             f"{len(body)} bytes do not fill the shape {shape}",
@@ -126,7 +126,8 @@ def read(name: str, folder: Path) -> Dataset:
     files = find(name, folder)
     if files[0].suffix == ".npz":
         return build(name, read_arrays(files[0]))
-    return build(name, Arrays(*(parse_idx(_bytes(file), f"file {file}") for file in files)))
+    parts = [parse_idx(read_packed(file, LARGEST), f"file {file}") for file in files]
+    return build(name, Arrays(*parts))
 
 
 def build(name: str, arrays: Arrays) -> Dataset:
@@ -163,15 +164,6 @@ def read_arrays(path: Path) -> Arrays:
 def _raw_or_gz(path: Path) -> Path | None:
     packed = path.with_name(path.name + ".gz")
     return path if path.is_file() else packed if packed.is_file() else None
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(
-            f"file {path}", f"cannot be unpacked ({error})", "Fetch it again"
-        ) from error
 
 
 def _source(name: str, package: Package, hub: Hub, installed: Path | None = None) -> Source:

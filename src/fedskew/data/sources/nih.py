@@ -10,9 +10,7 @@ et al. and acknowledge the NIH Clinical Center.
 from __future__ import annotations
 
 import csv
-import gzip
 import hashlib
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +20,11 @@ from ...errors import DataError
 from ..arrays import from_arrays
 from ..dataset import Dataset
 from ..packages import Package
-from .source import Info, Source, find_one, read_npz
+from .source import Info, Source, find_one, read_npz, read_packed
 
 TABLE = "Data_Entry_2017_v2020.csv"
 TABLE_SHA256 = "dc1d2df67fdc1c5a7601d48699cda2b13dc2c4841488b4183dcf04884dbaca11"  # unpacked
+LARGEST = 100_000_000  # bytes; the table has 8 million
 FINDINGS = (
     *("Atelectasis", "Cardiomegaly", "Effusion", "Infiltration", "Mass", "Nodule", "Pneumonia"),
     *(
@@ -118,12 +117,7 @@ def drop_absent(
 
 
 def _unpack(path: Path) -> bytes:
-    try:
-        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(
-            f"file {path}", f"cannot be unpacked ({error})", "Fetch it again"
-        ) from error
+    text = read_packed(path, LARGEST)
     sha256 = hashlib.sha256(text).hexdigest()
     if sha256 != TABLE_SHA256:
         raise DataError(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
+import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import DataError
+from ...errors import DataError, foreign_file
 from ..dataset import Dataset
 from ..packages import Package
 
@@ -70,14 +69,23 @@ class Source:
 
 def read_npz(path: Path, keys: tuple[str, ...]) -> list[NDArray[Any]]:
     """The named arrays of one .npz file."""
-    try:
+    with (
+        foreign_file(DataError, f"file {path}", f"It needs the arrays {', '.join(keys)}"),
         # opened here, or a bad file stays open
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as packed:
-            return [packed[key] for key in keys]
-    except (OSError, KeyError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"file {path}", f"cannot be read ({error})", f"It needs the arrays {', '.join(keys)}"
-        ) from error
+        path.open("rb") as file,
+        np.load(file, allow_pickle=False) as packed,
+    ):
+        return [packed[key] for key in keys]
+
+
+def read_packed(path: Path, most: int) -> bytes:
+    """The bytes of a file, unpacked if it is gzipped; more than ``most`` are refused, not read."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with foreign_file(DataError, f"file {path}", "Fetch it again"), opener(path, "rb") as file:
+        content: bytes = file.read(most + 1)
+    if len(content) > most:
+        raise DataError(f"file {path}", f"holds more than {most:,} bytes", "Fetch it again")
+    return content
 
 
 def find_one(folder: Path, pattern: str) -> list[Path]:

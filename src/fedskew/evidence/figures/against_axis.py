@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from fedskew.evidence.observations import estimate, select, values_of
 from fedskew.report.figures.style import COLOURS, new_figure, title
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawn
 
 
@@ -34,7 +35,20 @@ def lines(figure: Figure, rows: Rows, _: Rows) -> Drawn:
 
 
 def heat(figure: Figure, rows: Rows, _: Rows) -> Drawn:
-    """Means of a figure as a map: ``lines`` down, ``x_axis`` across, the number in every field."""
+    """Means of a figure as a map: ``lines`` down, ``x_axis`` across, the number in every field; one
+    below the other for the labels of ``panels``, each with colours of its own.
+    """
+    labels = values_of(rows, figure.panels) if figure.panels else [figure.title]
+    drawn = new_figure(figure.width, figure.height * len(labels))
+    every: Any = drawn.subplots(len(labels), 1, squeeze=False)[:, 0]
+    for axes, label in zip(every, labels, strict=True):
+        mine = select(rows, {figure.panels: label}) if figure.panels else rows
+        _map(axes, figure, mine)
+        title(axes, label, figure.under)
+    return drawn
+
+
+def _map(axes: Axes, figure: Figure, rows: Rows) -> None:
     down, across = values_of(rows, figure.lines), values_of(rows, figure.x_axis)
     means = np.array(
         [
@@ -45,8 +59,6 @@ def heat(figure: Figure, rows: Rows, _: Rows) -> Drawn:
             for d in down
         ]
     )
-    drawn = new_figure(figure.width, figure.height)
-    axes = drawn.subplots()
     axes.imshow(means, cmap="cividis", aspect="auto")
     middle = (np.nanmin(means) + np.nanmax(means)) / 2
     for (row, column), mean in np.ndenumerate(means):
@@ -55,5 +67,3 @@ def heat(figure: Figure, rows: Rows, _: Rows) -> Drawn:
             axes.text(column, row, format(mean, figure.format), ha="center", va="center", color=ink)
     axes.set_xticks(range(len(across)), across)
     axes.set_yticks(range(len(down)), down)
-    title(axes, figure.title, figure.under)
-    return drawn

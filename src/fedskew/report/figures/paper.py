@@ -11,6 +11,7 @@ import numpy as np
 from fedskew.compare.comparison import Comparison
 from fedskew.compare.estimates import mean_interval
 from fedskew.compare.ranking import Entry
+from fedskew.errors import DataError, did_you_mean
 from fedskew.experiment.figures import Resource
 from fedskew.report.figures.style import COLOURS, SOFT, drawing, new_figure, save, short
 from fedskew.types import Floats
@@ -46,6 +47,8 @@ def draw_curves(
     comparison: Comparison, *, x: Resource = "rounds", width: float = 5.0, height: float = 3.4
 ) -> Figure:
     """Accuracy against a resource, a line per method, mean over seeds with its 95 % interval."""
+    if x not in X_LABELS:
+        raise DataError("draw_curves", f"x = {x!r} is unknown", did_you_mean(str(x), X_LABELS))
     with drawing():
         figure = new_figure(width, height)
         axes = figure.subplots()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedskew.errors import DataError
-from fedskew.measure.counts import printable
+from fedskew.foreign import printable
 from fedskew.measure.measurement import MOST_DRAWN
 from fedskew.types import Ints
 
@@ -138,7 +138,7 @@ def with_commas(value: float, _: object = None) -> str:
 
 def short(name: str) -> str:
     """A name that fits beside an axis."""
-    return printable(name, 18)
+    return printable(name, 18).replace("$", r"\$")  # two of them would be a formula
 
 
 def cluster_colours(labels: Ints) -> tuple[list[str], list[int]]:

@@ -11,7 +11,7 @@ import numpy as np
 from fedskew.distance import skew_figures
 from fedskew.errors import FedskewError
 from fedskew.experiment.run import Run
-from fedskew.measure.counts import Counts, drop_unused_labels
+from fedskew.measure.counts import Counts
 from fedskew.measure.groups import PAPER_RULES, Grouping, group
 from fedskew.measure.measurement import Measurement, measure, signal_of
 from fedskew.measure.sources import counts_of_run
@@ -117,7 +117,7 @@ def _card(run: Run, groups: Groups) -> dict[str, Any] | None:
 
 def _counts(run: Run) -> Counts | None:
     if run.labels is not None:
-        return drop_unused_labels(_known_counts(run.labels))
+        return _known_counts(run.labels)
     try:  # folders written by earlier versions keep no counts: deal the data again
         return counts_of_run(run.folder)[0] if run.folder is not None else None
     except FedskewError:

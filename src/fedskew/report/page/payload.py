@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from fedskew.compare.scores import Metric
 from fedskew.errors import RunFolderError
 from fedskew.experiment.figures import RESOURCES, Resource
 from fedskew.experiment.run import Run
+from fedskew.foreign import file_name
 from fedskew.report.amounts import change_text, difference_text, estimate_text
 from fedskew.report.page.choices import Budget, chains_of, raster_of
 from fedskew.report.page.federation import Groups, federation_of
@@ -30,6 +32,10 @@ from fedskew.report.terminal.comparison import (
 from fedskew.types import Floats
 from fedskew.version import __version__
 
+STAGES = (
+    *("signal", "distance", "clustering", "selection", "procedure", "objective", "aggregation"),
+    "finish",
+)
 MOST_POINTS = 1_000  # of one learning curve
 MOST_CLIENTS = 400  # accuracies of one run; above, as many quantiles
 
@@ -79,11 +85,7 @@ def _method(entry: Entry, groups: Groups, room: Budget) -> dict[str, Any]:
         "label": entry.label,
         "description": recipe.get("description", ""),
         "citation": recipe.get("citation", ""),
-        "stages": {
-            key: recipe[key]["use"]
-            for key in ("signal", "distance", "clustering", "selection", "procedure", "aggregation")
-            if key in recipe
-        },
+        "stages": {key: recipe[key]["use"] for key in STAGES if key in recipe},
         "recipe": tomli_w.dumps(_no_none(recipe)),
         "rounds": recipe["run"]["rounds"],
         "runs": [_run(run, groups, room) for run in entry.runs],
@@ -100,6 +102,9 @@ def _run(run: Run, groups: Groups, room: Budget) -> dict[str, Any]:
         "loss": digits([record.test_loss for record in records]),
         **{key: digits(run.spent(key)[keep], 6) for key in RESOURCES if key != "rounds"},
     }
+    trained = [record for record in run.rounds if record.round and not math.isnan(record.accuracy)]
+    if not run.curve.is_global and not trained:
+        series["accuracy"] = series["loss"] = []  # only before training was there one model for all
     order = groups.order(run)
     return {
         "seed": run.seed,
@@ -223,12 +228,8 @@ def _commands(comparison: Comparison) -> list[str]:
     commands = []
     for entry in comparison.entries:
         seeds = ",".join(str(run.seed) for run in entry.runs)
-        commands.append(f"fedskew run {_file_name(entry.label)}.toml --seeds {seeds}")
+        commands.append(f"fedskew run {file_name(entry.label)}.toml --seeds {seeds}")
     return commands
-
-
-def _file_name(label: str) -> str:
-    return "".join(c if c.isalnum() or c in "_-" else "_" for c in label)
 
 
 def _t_quantiles(most: int) -> list[float]:

@@ -16,7 +16,7 @@ from rich.text import Text
 from fedskew.compare.estimates import FEWEST
 from fedskew.compare.ranking import ComparisonTable, TableRow
 from fedskew.compare.scores import Metric
-from fedskew.measure.counts import printable
+from fedskew.foreign import printable
 from fedskew.report.amounts import amount, change_text, difference_text, estimate_text
 
 ACCURACY = ("final", "best", "at_budget", "client_accuracy", "ad", "sdad")

@@ -12,7 +12,8 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from fedskew.measure.counts import plural, printable
+from fedskew.foreign import printable
+from fedskew.measure.counts import plural
 from fedskew.measure.groups import Grouping
 from fedskew.measure.measurement import Measurement
 from fedskew.measure.privacy import NoiseRow, PrivacyTable, Spread

@@ -14,6 +14,7 @@
 ``ledger.py``           what it has given away
 ``task.py``             what a user brings: data and model
 ``records.py``          values to and from Flower's records
+``wire.py``             text and bytes as values, whatever they claim to be
 
 Only this package and the gate before a SuperLink import flwr.
 ``fedskew.experiment.fleet`` joins it with recipes and run folders.

@@ -1,11 +1,12 @@
 """The ClientApp: answers the server's messages with the client's own data, by the code that trains
 on one machine too.
 
-Five messages: ``query.hello`` (who are you), ``query.release`` (label counts, noised here),
-``train``, ``evaluate`` and ``query.vote`` (which of several models fits best). The recipe says what
-is asked, the node's own :mod:`policy` what is given: exact label counts only if the recipe's signal
-is ``histogram`` and the policy allows them; with ``private`` counts it has noised itself, once per
-run, as long as its budget lasts; otherwise none.
+Six messages: ``query.hello`` (who are you), ``query.release`` (label counts, noised here),
+``train``, ``evaluate``, ``query.vote`` (which of several models fits best) and ``query.moments``
+(features of its examples, added up). The recipe says what is asked, the node's own :mod:`policy`
+what is given: exact label counts only if the recipe's signal is ``histogram`` and the policy allows
+them; with ``private`` counts it has noised itself, once per run, as long as its budget lasts;
+otherwise none.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from fedskew.errors import RunError
+from fedskew.foreign import ForeignName
 from fedskew.runtime.flower.ledger import count_training, release_once
 from fedskew.runtime.flower.policy import Policy, Refused, policy_of
 from fedskew.runtime.flower.records import (
@@ -108,6 +110,7 @@ def make_client_app(task: Task, read: Read) -> ClientApp:
     app.train()(handler("train", train))
     app.evaluate()(handler("evaluate", evaluate))
     app.query("vote")(handler("vote", vote))
+    app.query("moments")(handler("moments", moments))
     return app
 
 
@@ -177,10 +180,19 @@ def _remembered(context: Context, draw: Callable[[], Floats]) -> Floats:
     return kept
 
 
+def _job(side: ClientSide, asked: Mapping[str, Any]) -> LocalJob:
+    """A job as the message has it; of code outside the package only this app's own recipe may name
+    some, never the message.
+    """
+    job = LocalJob(**asked)
+    own = side.settings.recipe.get("objective", {}).get("use")
+    return job if job.objective == own else replace(job, objective=ForeignName(job.objective))
+
+
 def train(side: ClientSide, note: Note, context: Context) -> Note:
     """Train from the model in the message; the loss goes back with the trained model."""
     _check(side, note)
-    job, round = LocalJob(**note.values["job"]), int(note.values["round"])
+    job, round = _job(side, note.values["job"]), int(note.values["round"])
     side.policy.check_job(job, round, side.client)
     count_training(side.policy, str(context.run_id), side.client)
     out = np.empty(side.trainer.model.layout.size, np.float32)
@@ -232,6 +244,22 @@ def vote(side: ClientSide, note: Note, context: Context) -> Note:
     if side.policy.round_examples_to > 1:  # their sum is the number of examples
         votes = np.rint(votes / max(len(rows), 1) * 100).astype(np.int64)
     return Note("vote", {"votes": votes.tolist()}, {}, side.mark)
+
+
+def moments(side: ClientSide, note: Note, context: Context) -> Note:
+    """Features of this client's examples, added up class by class; they tell its exact label
+    counts, so its policy must allow those. Of a symmetric matrix half is sent.
+    """
+    _check(side, note)
+    side.policy.check_signal("exact", side.client)
+    counts, sums, products = side.trainer.moments(note.arrays["model"], side.client)
+    rows, columns = np.triu_indices(sums.shape[1])
+    arrays = {
+        "counts": counts.astype(np.uint32),
+        "sums": sums.astype(np.float32),
+        "products": products[:, rows, columns].astype(np.float32),
+    }
+    return Note("moments", {}, arrays, side.mark)
 
 
 def own_rows(side: ClientSide, which: str, max_examples: int, note: Note) -> Ints:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from flwr.serverapp import Grid
 
-from fedskew.runtime.flower.exchange import Letter, Outcome, fetch, late, post
+from fedskew.runtime.flower.exchange import Letter, Outcome, UnreadableReply, fetch, late, post
 
 
 @dataclass
@@ -21,6 +21,7 @@ class Greetings:
     deadline_seconds: float  # after this a hello counts as unanswered
     under_way: dict[str, tuple[Letter, float]] = field(default_factory=dict)  # by message id
     asked_before: set[int] = field(default_factory=set)  # nodes that are not waited for any more
+    one_by_one: bool = False  # since somebody sent what Flower cannot read
 
     @property
     def nodes(self) -> set[int]:
@@ -38,7 +39,12 @@ class Greetings:
     def collect(self) -> list[tuple[Letter, Outcome]]:
         """Who has answered by now, or is not going to."""
         asked = {name: letter for name, (letter, _) in self.under_way.items()}
-        found = fetch(self.grid, asked)
+        try:
+            found = fetch(self.grid, asked, one_by_one=self.one_by_one)
+        except UnreadableReply:  # what came with it is lost: everybody is asked again
+            self.one_by_one = True
+            self.under_way.clear()
+            return []
         now = time.monotonic()
         for name, (_, since) in self.under_way.items():
             if name not in found and now - since >= self.deadline_seconds:

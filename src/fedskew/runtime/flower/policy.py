@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import math
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from fedskew.errors import RunError, did_you_mean
+from fedskew.foreign import read_toml
 from fedskew.signal.private import SENSITIVITY, Neighbours
 from fedskew.types import LocalJob
 
@@ -129,7 +129,7 @@ def policy_of(node_config: Mapping[str, Any]) -> Policy:
 def read_policy(path: Path) -> Policy:
     """A policy file, checked: whatever is wrong with it, nothing is given."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf8"))
+        raw = read_toml(path)
     except (OSError, ValueError) as error:
         raise _wrong(path, f"cannot be read ({error})", "Correct the file") from None
     known = {field.name: field.default for field in fields(Policy)}

@@ -20,10 +20,10 @@ from flwr.serverapp import Grid
 
 from fedskew.errors import RunError
 from fedskew.runtime.flower.answers import (
-    DAMAGED,
-    counts_of,
     hello_of,
+    moments_of,
     pooled,
+    released_counts_of,
     reply_of,
     scores_of,
     shares_of,
@@ -38,7 +38,7 @@ from fedskew.runtime.flower.registry import Registry
 from fedskew.runtime.flower.tally import Tally
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.local.store import Store
-from fedskew.runtime.replies import collect
+from fedskew.runtime.replies import collect, forms_of
 from fedskew.types import (
     Auxiliary,
     Bools,
@@ -46,10 +46,12 @@ from fedskew.types import (
     Floats,
     Ids,
     Ints,
+    Moments,
     Params,
     Population,
     ReleasedCounts,
     Replies,
+    Runtime,
     ScoreOrder,
     Scores,
     TrainOrder,
@@ -102,6 +104,7 @@ class FlowerRuntime:
         self._test_sizes = np.zeros(clients, np.int64)
         self._counts: dict[int, Ints] = {}  # client -> exact counts it disclosed
         self._released: dict[int, Floats] = {}  # client -> counts it noised itself
+        self._unanswered: dict[int, str] = {}  # client -> why it did not score models, last time
         self._releases = Backoff()  # when clients that released nothing are asked again
         self._population = draw(self._sizes)
         self._greetings = Greetings(grid, self._patience.deadline_seconds)
@@ -140,7 +143,7 @@ class FlowerRuntime:
     def _check_anyone(self) -> None:
         if not self._can_begin:
             there, needed = len(self._registry.present), max(1, self._patience.min_clients)
-            refused = "; ".join(self._registry.refused.values())
+            refused = "; ".join(list(self._registry.refused.values())[:5])
             what = f"{there} clients have joined, {needed} needed" + (
                 f" ({refused})" if refused else ""
             )
@@ -176,16 +179,14 @@ class FlowerRuntime:
 
     def _hear(self, node: int, outcome: Outcome) -> None:
         try:
-            if outcome.note is None:
-                raise ForeignMessage("hello", outcome.why)
-            self._take_in(node, outcome.note)
+            self._take_in(node, outcome)
         except ForeignMessage as error:
             seconds = self._registry.refuse(node, f"node {node}: {error.what}")
             self._say(f"node {node} takes no part: {error.what} (asked again in {seconds:g} s)")
 
-    def _take_in(self, node: int, note: Note) -> None:
-        said = hello_of(note, self._store.num_classes)
-        if note.layout != self._mark:
+    def _take_in(self, node: int, outcome: Outcome) -> None:
+        said = hello_of(outcome, self._store.num_classes)
+        if outcome.note is None or outcome.note.layout != self._mark:
             raise ForeignMessage("hello", f"client {said.client} builds a model of another layout")
         wrong = wrong_number(node, said.client, self._admitted())
         wrong = wrong or self._registry.out_of_range(said.client)
@@ -259,14 +260,12 @@ class FlowerRuntime:
         outcomes = self._ask(wanted, "query.release", "release", {})
         for client, outcome in zip(wanted, outcomes, strict=True):
             try:
-                if outcome.note is None or outcome.status != "ok":
-                    raise ForeignMessage("release", outcome.why)
-                self._released[client] = counts_of(outcome.note, self._store.num_classes)
+                self._released[client] = released_counts_of(outcome, self._store.num_classes)
                 self._releases.forget(client)
                 self.tally.withheld.pop(client, None)
-            except (*DAMAGED, ForeignMessage) as error:
+            except ForeignMessage as error:
                 self._releases.failed(client)
-                self._without_signal(client, outcome.why or str(error))
+                self._without_signal(client, error.what)
         if not self._released and set(wanted) == {c for c in present if self._sizes[c]}:
             self._check_any_signal()
         known = np.isin(np.arange(self._registry.clients), list(self._released))
@@ -294,7 +293,8 @@ class FlowerRuntime:
             for given, correction in zip(arrays, order.corrections, strict=True):
                 given["correction"] = correction
         outcomes = self._ask(order.clients, "train", "train", values, arrays)
-        return collect([reply_of(outcome) for outcome in outcomes], order.models.shape[1])
+        replies, forms = [reply_of(o) for o in outcomes], forms_of(order, self._sizes)
+        return collect(replies, order.models.shape[1], layout=self._layout, forms=forms)
 
     def evaluate(self, models: Params) -> Scores:
         """Every model on the server's test set; without one, on the clients' own, weighted by
@@ -320,18 +320,41 @@ class FlowerRuntime:
         }
         arrays = [{"models": order.models[slots]} for slots in wanted.values()]
         outcomes = self._ask(list(wanted), "evaluate", "evaluate", values, arrays)
+        sizes = self._test_sizes if order.which == "test" else self._sizes
         scored = {
             (client, slot): row
             for (client, slots), outcome in zip(wanted.items(), outcomes, strict=True)
-            for slot, row in scores_of(outcome, slots).items()
+            for slot, row in self._scores(client, outcome, slots, int(sizes[client])).items()
         }
         nothing = (float("nan"), float("nan"), 0)
         pairs = zip(order.clients, order.start, strict=True)
         rows = [scored.get((int(client), int(slot)), nothing) for client, slot in pairs]
-        loss, accuracy, sizes = zip(*rows, strict=True) if rows else ((), (), ())
+        loss, accuracy, told = zip(*rows, strict=True) if rows else ((), (), ())
         return Scores(
-            np.array(loss, np.float64), np.array(accuracy, np.float64), np.array(sizes, np.int64)
+            np.array(loss, np.float64), np.array(accuracy, np.float64), np.array(told, np.int64)
         )
+
+    def _scores(
+        self, client: int, outcome: Outcome, slots: Sequence[int], most: int
+    ) -> dict[int, tuple[float, float, int]]:
+        try:
+            return scores_of(outcome, slots, most)
+        except ForeignMessage as error:
+            self._without_answer(client, error.what)
+            return {}
+
+    def _shares(self, client: int, outcome: Outcome, models: int) -> list[float]:
+        try:
+            return shares_of(outcome, models, int(self._sizes[client]))
+        except ForeignMessage as error:
+            self._without_answer(client, error.what)
+            return [float("nan")] * models
+
+    def _without_answer(self, client: int, why: str) -> None:
+        """The run goes on without what this client was asked; said once."""
+        if self._unanswered.get(client) != why:
+            self._say(f"client {client} says nothing of the model's quality: {why}")
+        self._unanswered[client] = why
 
     @property
     def clients_have_tests(self) -> bool:
@@ -341,13 +364,46 @@ class FlowerRuntime:
     def best_fit(self, clients: Ids, models: Params) -> Floats:
         """One message to each client with all models; nan where nothing usable came back."""
         outcomes = self._ask(clients, "query.vote", "vote", {}, [{"models": models}] * len(clients))
-        return np.array([shares_of(outcome, len(models)) for outcome in outcomes]).reshape(
-            len(clients), len(models)
-        )
+        pairs = zip(clients, outcomes, strict=True)
+        shares = [self._shares(int(client), outcome, len(models)) for client, outcome in pairs]
+        return np.array(shares).reshape(len(clients), len(models))
 
     def auxiliary(self, models: Params) -> Auxiliary:
         """Every model on the server's own examples."""
         return self._local.auxiliary(models)
+
+    def moments(self, clients: Ids, model: Params) -> Moments:
+        """One message to each client; zeros where nothing usable came back, or where a policy does
+        not allow it.
+        """
+        arrays = [{"model": model}] * len(clients)
+        outcomes = self._ask(clients, "query.moments", "moments", {}, arrays)
+        classes, head = self._store.num_classes, self._layout.head(self._store.num_classes)
+        width = 0 if head is None else head[0].shape[1]
+        rows = [
+            self._moments(int(client), outcome, classes, width)
+            for client, outcome in zip(clients, outcomes, strict=True)
+        ]
+        return Moments(*(np.stack(part) for part in zip(*rows, strict=True)))
+
+    def _moments(
+        self, client: int, outcome: Outcome, classes: int, width: int
+    ) -> tuple[Ints, Floats, Floats]:
+        try:
+            return moments_of(outcome, classes, width, int(self._sizes[client]))
+        except ForeignMessage as error:
+            self._without_answer(client, error.what)
+            sums, products = np.zeros((classes, width)), np.zeros((classes, width, width))
+            return np.zeros(classes, np.int64), sums, products
+
+    def concatenated(self, models: Params) -> Runtime:
+        """Clients of a fleet build the recipe's model and no other."""
+        what = "a second act with another model cannot be played on a fleet"
+        raise RunError("finish", what, "Use it on one machine, or another [finish]")
+
+    def frozen(self) -> Mapping[str, Params]:
+        """As the server has built them; clients build the same."""
+        return self._local.frozen()
 
     def close(self) -> None:
         """Nothing of the fleet is stopped; the server's own model goes."""

@@ -11,8 +11,10 @@
 ``shared_params.py``  models in shared memory
 ``trainer.py``        trains and scores a client
 ``step.py``           one optimiser step, fused where possible
+``criterion.py``      the loss of a batch and its gradient at the logits, by formula
 ``linear.py``         logistic regression of many clients at once, without autograd
 ``honoured.py``       what of a job the two fast paths can do
 ``flat.py``           a torch module whose parameters live in one flat vector
+``concatenated.py``   several trained bodies under one output layer
 ``allocator.py``      keeps freed memory for the next step
 """

@@ -72,7 +72,10 @@ class FlatModule:
             if block.kind == "weight":
                 self.weights.append(tensor)
         self.trained = self.vector[: self.layout.num_weights]  # (D without buffers), shares memory
-        self._outside = [(tensor, tensor.detach().clone()) for tensor in named.values()]
+        outside = {name: (tensor, tensor.detach().clone()) for name, tensor in named.items()}
+        self._outside = list(outside.values())
+        parameters = dict(self.module.named_parameters())
+        self._frozen = {name: built for name, (_, built) in outside.items() if name in parameters}
         self._buffers = [
             (part._buffers, key, tensor)
             for part in self.module.modules()
@@ -82,6 +85,10 @@ class FlatModule:
         self.has_batch_norm = any(
             isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules()
         )
+
+    def frozen(self) -> dict[str, Params]:
+        """Parameters that are never trained, as they were built."""
+        return {name: built.float().numpy() for name, built in self._frozen.items()}
 
     def read(self, params: Params) -> None:
         """Take over a flat vector; what lies outside of it is again as it was built."""

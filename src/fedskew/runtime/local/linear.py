@@ -15,19 +15,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
+from fedskew.objective import LocalLoss
+from fedskew.runtime.border import too_large
 from fedskew.runtime.local.honoured import AROUND_STEPS, Honoured, any_value, one_of
 from fedskew.runtime.local.step import ADAM_BETAS, ADAM_EPS
-from fedskew.runtime.replies import Trained, all_finite
+from fedskew.runtime.replies import Trained
 from fedskew.types import Bools, Floats, Ints, LocalJob, Params
 
 MAX_FEATURES = 256  # wider examples keep the matrix products of one client busy by themselves
 MAX_NUMBERS = 1 << 25  # of the scaled copy of all examples, 128 MB
 MAX_PLACES = 1 << 22  # batch places of one group: 32 MB of row numbers
+MAX_BATCH = 2048  # batches larger than this are as large as a client has rows, and little more
+MAX_GATHERED = 1 << 24  # numbers that are copied together for a step of one group: 64 MB
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Member:
     out: Params
     rows: Ints
     rng: np.random.Generator
+    loss: LocalLoss = field(default_factory=LocalLoss)
     correction: Params | None = None
 
 
@@ -50,6 +55,9 @@ class LinearTrainer:
         **AROUND_STEPS,
         **dict.fromkeys(("lr", "momentum", "weight_decay", "prox_mu", "clip_norm"), any_value),
         "optimizer": one_of("sgd", "adam"),
+        # those that only shift and scale logits
+        "objective": one_of("cross_entropy", "logit_adjusted", "fedlc", "fedrs"),
+        **dict.fromkeys(("objective_options", "label_shares"), any_value),
     }
 
     def __init__(self, x: Params, y: Ints, outputs: int) -> None:
@@ -78,8 +86,12 @@ class LinearTrainer:
 
     def _train(self, members: Sequence[Member], job: LocalJob) -> list[Trained]:
         results: list[Trained | None] = [None] * len(members)
-        batches = [_batches(member, job, self._padding) for member in members]
-        for group in _groups([len(b) for b in batches], job.batch):
+        widths = [_width(member, job) for member in members]
+        batches = [
+            _batches(member, replace(job, batch=width), self._padding)
+            for member, width in zip(members, widths, strict=True)
+        ]
+        for group in self._groups([len(b) for b in batches], widths):
             began = time.perf_counter()
             chosen = [members[i] for i in group]
             start = (
@@ -97,11 +109,24 @@ class LinearTrainer:
                         if start is not None
                         else self._mean_loss(members[i].out, members[i].rows)
                     )
-                steps, finite = len(batches[i]), all_finite(members[i].out)
+                steps, unfit = len(batches[i]), too_large(members[i].out)
                 results[i] = Trained(
-                    float(loss), per_step * steps, steps, len(members[i].rows), finite
+                    float(loss), per_step * steps, steps, len(members[i].rows), unfit
                 )
         return [result for result in results if result is not None]
+
+    def _groups(self, steps: Sequence[int], widths: Sequence[int]) -> Iterator[list[int]]:
+        """Members to train together, with batches of one width, the longest first, so that a step
+        works on a contiguous block of those not done yet.
+        """
+        order = np.lexsort((-np.asarray(steps, np.int64), np.asarray(widths))).tolist()
+        while order:
+            width = widths[order[0]]
+            alike = [i for i in order if widths[i] == width]
+            places = MAX_PLACES // (steps[order[0]] * width)
+            fits = max(1, min(places, MAX_GATHERED // (width * self._x.shape[1])))
+            yield alike[:fits]
+            order = alike[fits:] + order[len(alike) :]
 
     def _descend(self, members: Sequence[Member], batches: Sequence[Ints], job: LocalJob) -> Floats:
         """Write every member's model after all steps to its ``out``; (g,) sums of losses.
@@ -109,7 +134,8 @@ class LinearTrainer:
         """
         models = self._inside(np.stack([member.params for member in members]))
         update = _Update(models, job, self._added(members))
-        losses = self._steps(models, update, _lay_out(batches, job.batch, self._padding))
+        change = _Change(members, self._outputs)
+        losses = self._steps(models, update, change, _lay_out(batches, self._padding))
         for member, trained in zip(members, models, strict=True):
             member.out[:] = np.concatenate([trained[:, :-1].ravel(), trained[:, -1]])
         return losses
@@ -123,7 +149,7 @@ class LinearTrainer:
             np.stack([nothing if m.correction is None else m.correction for m in members])
         )
 
-    def _steps(self, models: Params, update: _Update, places: _Places) -> Floats:
+    def _steps(self, models: Params, update: _Update, change: _Change, places: _Places) -> Floats:
         """Train the models in place, step by step; (g,) sums of losses."""
         _, members, batch = places.rows.shape
         # where among the logits of a step, (n, C, B), the one of each example's own class stands
@@ -136,14 +162,20 @@ class LinearTrainer:
         for step, n in enumerate(places.left):
             x = self._x.take(places.rows[step, :n].ravel(), axis=0).reshape(n, batch, -1)
             logits = np.matmul(models[:n], x.transpose(0, 2, 1))
-            logits -= logits.max(axis=1, keepdims=True)
+            change(logits, n)
             flat, right = logits.reshape(-1), truth[step, :n]
             flat.take(right, out=own[step, :n], mode="clip")  # any other mode copies once more
+            if change.others_only:
+                flat[right] = -np.inf
+            top = logits.max(axis=1, keepdims=True)
+            logits -= top
+            own[step, :n] -= top[:, 0]
             np.exp(logits, out=logits)
             logits.sum(axis=1, out=total[step, :n])
             logits /= total[step, :n, None]
             flat[right] -= 1
             logits *= places.share[step, :n, None]
+            change.backward(logits, n)
             update(np.matmul(logits, x), n)
         losses = np.log(total, out=total)
         losses -= own
@@ -162,6 +194,39 @@ class LinearTrainer:
 
     def _mean_loss(self, params: Params, rows: Ints) -> float:
         return float(self.score(params, rows)[0].mean())
+
+
+class _Change:
+    """What each member's objective does to its logits, (n, C, B), and the way back."""
+
+    def __init__(self, members: Sequence[Member], outputs: int) -> None:
+        losses = [member.loss for member in members]
+        self.others_only = losses[0].others_only  # one objective for all
+        self._shift = _rows([loss.shift for loss in losses], outputs, 0.0)
+        self._scale = _rows([loss.scale for loss in losses], outputs, 1.0)
+
+    def __call__(self, logits: Params, n: int) -> None:
+        self.backward(logits, n)
+        if self._shift is not None:
+            logits += self._shift[:n]
+
+    def backward(self, gradient: Params, n: int) -> None:
+        """From the changed logits to the model's own."""
+        if self._scale is not None:
+            gradient *= self._scale[:n]
+
+
+def _rows(given: Sequence[Floats | None], outputs: int, neutral: float) -> Params | None:
+    """(n, C, 1), with what changes nothing for outputs beyond the classes; None if nobody has
+    any.
+    """
+    if all(row is None for row in given):
+        return None
+    rows = np.full((len(given), outputs, 1), neutral, np.float32)
+    for place, row in zip(rows, given, strict=True):
+        if row is not None:
+            place[: len(row), 0] = row
+    return rows
 
 
 class _Update:
@@ -230,15 +295,13 @@ def _batches(member: Member, job: LocalJob, padding: int) -> Ints:
     return places.reshape(job.epochs * steps, job.batch)
 
 
-def _groups(steps: Sequence[int], batch: int) -> Iterator[list[int]]:
-    """Members to train together, the longest first, so that a step works on a contiguous block
-    of those not done yet.
+def _width(member: Member, job: LocalJob) -> int:
+    """How many places the batches of a member have. It depends on the member alone, and a batch
+    that no client can fill is not filled up to its end.
     """
-    order = np.argsort(-np.asarray(steps, np.int64), kind="stable").tolist()
-    while order:
-        fits = max(1, MAX_PLACES // (steps[order[0]] * batch))
-        yield order[:fits]
-        order = order[fits:]
+    if job.batch <= MAX_BATCH:
+        return job.batch
+    return min(job.batch, 1 << max(0, len(member.rows) - 1).bit_length())
 
 
 @dataclass(frozen=True)
@@ -250,9 +313,9 @@ class _Places:
     left: list[int]  # (T,) members that still train
 
 
-def _lay_out(batches: Sequence[Ints], batch: int, padding: int) -> _Places:
+def _lay_out(batches: Sequence[Ints], padding: int) -> _Places:
     lengths = np.array([len(b) for b in batches])
-    rows = np.full((lengths.max(), len(batches), batch), padding, np.int64)
+    rows = np.full((lengths.max(), len(batches), batches[0].shape[1]), padding, np.int64)
     for member, own in enumerate(batches):
         rows[: len(own), member] = own
     taken = rows != padding

@@ -12,6 +12,8 @@ from fedskew.errors import FedskewError, RunError, WorkerError
 from fedskew.runtime.local.process import MODEL_REMEDY
 from fedskew.runtime.local.store import Store
 from fedskew.runtime.local.tasks import (
+    Added,
+    MomentsTask,
     Reaction,
     ReactTask,
     Scored,
@@ -114,6 +116,14 @@ class Alone:
     def react(self, tasks: Sequence[ReactTask], models: Params) -> list[Reaction]:
         """Every model in turn."""
         return [self._trainer.react(models[task.start]) for task in tasks]
+
+    def moments(self, tasks: Sequence[MomentsTask], models: Params) -> list[Added]:
+        """Every client in turn."""
+        return [self._trainer.moments(models[task.start], task.client) for task in tasks]
+
+    def frozen(self) -> dict[str, Params]:
+        """Parameters that are never trained, by name."""
+        return self._trainer.model.frozen()
 
     def close(self) -> None:
         """Give torch its threads back."""

@@ -58,7 +58,7 @@ class WorkerProcess:
         self.place = place
         self.busy = False
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "fedskew.runtime.local.worker", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", "fedskew.runtime.local.worker", str(theirs.fileno())],
             pass_fds=(theirs.fileno(), board.descriptor, *shared.descriptors),
             env={
                 **os.environ,

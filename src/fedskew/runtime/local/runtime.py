@@ -17,9 +17,17 @@ from fedskew.errors import RunError
 from fedskew.runtime.local.allocator import tune_allocator
 from fedskew.runtime.local.one_process import Alone
 from fedskew.runtime.local.store import Store
-from fedskew.runtime.local.tasks import Crew, ReactTask, Scored, ScoreTask, TrainTask, usable_cores
+from fedskew.runtime.local.tasks import (
+    Crew,
+    MomentsTask,
+    ReactTask,
+    Scored,
+    ScoreTask,
+    TrainTask,
+    usable_cores,
+)
 from fedskew.runtime.local.worker_pool import Team
-from fedskew.runtime.replies import collect
+from fedskew.runtime.replies import collect, forms_of
 from fedskew.streams import stream
 from fedskew.types import (
     Auxiliary,
@@ -28,6 +36,7 @@ from fedskew.types import (
     Floats,
     Ids,
     Ints,
+    Moments,
     Params,
     Population,
     ReleasedCounts,
@@ -59,7 +68,9 @@ class LocalRuntime:
         self._store = store
         self._population = population or Population(np.diff(store.train_offsets))
         tune_allocator()
-        workers = workers or usable_cores()
+        self._factory, self._workers = factory, workers or usable_cores()
+        self._second: tuple[Params, LocalRuntime] | None = None  # bodies, and who trains over them
+        workers = self._workers
         self._crew: Crew = Alone(store, factory) if workers == 1 else Team(store, factory, workers)
 
     def __enter__(self) -> LocalRuntime:
@@ -111,7 +122,8 @@ class LocalRuntime:
             for i in largest_first
         ]
         replies, out = self._crew.train(tasks, order.models)
-        return collect(replies, order.models.shape[1], out)
+        forms = forms_of(order, self._population.num_examples)
+        return collect(replies, order.models.shape[1], out, layout=self._crew.layout, forms=forms)
 
     def evaluate(self, models: Params) -> Scores:
         """Every model on the central test set."""
@@ -185,8 +197,32 @@ class LocalRuntime:
         reactions = self._crew.react([ReactTask(i) for i in range(len(models))], models)
         return Auxiliary(np.stack([g for g, _ in reactions]), np.stack([p for _, p in reactions]))
 
+    def moments(self, clients: Ids, model: Params) -> Moments:
+        """Every client's training examples, each client whole."""
+        tasks = [MomentsTask(0, int(client)) for client in clients]
+        added = self._crew.moments(tasks, model[None])
+        return Moments(*(np.stack(part) for part in zip(*added, strict=True)))
+
+    def concatenated(self, models: Params) -> LocalRuntime:
+        """The same clients under one output layer over the bodies of these models."""
+        if self._second is None or not np.array_equal(self._second[0], models):
+            from fedskew.runtime.local.concatenated import SideBySide
+
+            factory = SideBySide(self._factory, models)
+            runtime = LocalRuntime(
+                self._store, factory, workers=self._workers, population=self._population
+            )
+            self._second = models, runtime
+        return self._second[1]
+
+    def frozen(self) -> dict[str, Params]:
+        """Parameters that are never trained, by name."""
+        return self._crew.frozen()
+
     def close(self) -> None:
         """Stop the workers."""
+        if self._second is not None:
+            self._second[1].close()
         self._crew.close()
 
 

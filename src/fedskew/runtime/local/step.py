@@ -21,21 +21,24 @@ from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from fedskew.objective import LogitChange
+from fedskew.objective import LocalLoss
+from fedskew.runtime.local.criterion import Criterion, Lesson
 from fedskew.runtime.local.flat import FlatModule
 from fedskew.runtime.local.honoured import AROUND_STEPS, Honoured, any_value, covers
-from fedskew.types import LocalJob
+from fedskew.types import WHOLE_BATCH, LocalJob
 
+PIECE = 2048  # examples of a whole client that go forward and back together
 ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8  # torch.optim.Adam's defaults
 
 
 class Step(Protocol):
     """Trains the resident model on one batch and returns the sum of the example losses."""
 
-    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        """One step."""
+    criterion: Criterion  # what it minimises
+
+    def __call__(self, x: Tensor, y: Tensor, lesson: Lesson | None = None) -> Tensor:
+        """One step; ``lesson`` is what the received model says of the batch, if it teaches."""
 
 
 class AutogradStep:
@@ -50,20 +53,19 @@ class AutogradStep:
         model: FlatModule,
         job: LocalJob,
         correction: Tensor | None = None,
-        change: LogitChange | None = None,
+        loss: LocalLoss | None = None,
     ) -> None:
         self._model, self._job, self._correction = model, job, correction
-        self._change = ChangedLogits(change)
+        self.criterion = Criterion(loss)
         self._received = model.trained.clone() if job.prox_mu else None
         self._all_move = correction is not None or self._received is not None
         self._sizes = [weight.numel() for weight in model.weights]
         # one for the whole vector, as long as no weight has been left out; then one for each weight
         self._descents = [_Descent(model.trained, job)]
 
-    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, y: Tensor, lesson: Lesson | None = None) -> Tensor:
         """One step."""
-        loss = F.cross_entropy(self._change(self._model.module(x)), y)
-        gradients = torch.autograd.grad(loss, self._model.weights, allow_unused=True)
+        loss, gradients = self._slope(x, y, lesson)
         with torch.no_grad():
             pieces = [
                 torch.zeros(size) if g is None else g.reshape(-1)
@@ -72,7 +74,44 @@ class AutogradStep:
             gradient = torch.cat(pieces) if len(pieces) > 1 else pieces[0].clone()
             self._complete(gradient)
             self._descend(gradient, [self._all_move or g is not None for g in gradients])
-        return loss.detach() * len(y)
+        return loss
+
+    def _slope(
+        self, x: Tensor, y: Tensor, lesson: Lesson | None
+    ) -> tuple[Tensor, Sequence[Tensor | None]]:
+        """The loss of a batch times its examples, and its gradients: None for a weight that has no
+        part in it.
+        """
+        if self._job.batch < WHOLE_BATCH or len(y) <= PIECE or not self._divisible:
+            return self._piece(x, y, lesson, len(y))
+        loss: Tensor = torch.zeros(())
+        slopes: list[Tensor | None] = [None] * len(self._sizes)
+        for begin in range(0, len(y), PIECE):
+            end = begin + PIECE
+            part = None if lesson is None else lesson.part(begin, end)
+            value, found = self._piece(x[begin:end], y[begin:end], part, len(y))
+            pairs = zip(slopes, found, strict=True)
+            slopes = [b if a is None else a if b is None else a + b for a, b in pairs]
+            loss = loss + value
+        return loss, slopes
+
+    @property
+    def _divisible(self) -> bool:
+        """Whether a batch may go forward and back in pieces. What a whole client would have to
+        remember for the way back may not fit into memory.
+        """
+        return self.criterion.is_sum and not self._model.has_batch_norm
+
+    def _piece(
+        self, x: Tensor, y: Tensor, lesson: Lesson | None, examples: int
+    ) -> tuple[Tensor, Sequence[Tensor | None]]:
+        logits = self._model.module(x)
+        with torch.no_grad():
+            loss, pull = self.criterion(logits.detach(), y, lesson)
+            if len(y) != examples:
+                pull.mul_(len(y) / examples)
+        weights = self._model.weights
+        return loss, torch.autograd.grad(logits, weights, grad_outputs=pull, allow_unused=True)
 
     def _complete(self, gradient: Tensor) -> None:
         """Clip the loss's gradient, then add what else pulls at the weights."""
@@ -131,6 +170,10 @@ class _Descent:
         """One step; the gradient is used up."""
         job = self._job
         self._taken += 1
+        if job.optimizer == "adamw":
+            self._weights.mul_(1 - job.lr * job.weight_decay)
+            self._adam(gradient)
+            return
         if job.weight_decay:
             gradient.add_(self._weights, alpha=job.weight_decay)
         if job.optimizer == "adam":
@@ -195,15 +238,6 @@ def _is_plain_linear(part: nn.Module) -> bool:
     return own.get("weight") is not None and own.get("bias") is not None
 
 
-def _cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum of the losses, and the gradient of their mean at the logits."""
-    log_p = torch.log_softmax(logits, 1)
-    target = y.unsqueeze(1)
-    loss = -log_p.gather(1, target).sum()
-    minus_one = torch.full_like(target, -1, dtype=torch.float32)
-    return loss, log_p.exp_().scatter_add_(1, target, minus_one).div_(len(y))
-
-
 class FusedMLPStep:
     """Plain SGD on a plain ReLU network; with weight decay, a proximal term, corrections and
     clipping if asked.
@@ -212,7 +246,7 @@ class FusedMLPStep:
     HONOURED: ClassVar[Honoured] = {
         **AROUND_STEPS,
         **dict.fromkeys(("lr", "weight_decay", "prox_mu", "clip_norm"), any_value),
-        **dict.fromkeys(("objective", "objective_options"), any_value),
+        **dict.fromkeys(("objective", "objective_options", "label_shares"), any_value),
     }
 
     def __init__(
@@ -221,9 +255,9 @@ class FusedMLPStep:
         layers: list[nn.Linear],
         job: LocalJob,
         correction: Tensor | None = None,
-        change: LogitChange | None = None,
+        loss: LocalLoss | None = None,
     ) -> None:
-        self._change = ChangedLogits(change)
+        self.criterion = Criterion(loss)
         self._weights = [layer.weight.detach() for layer in layers]
         self._biases = [layer.bias.detach() for layer in layers]
         self._trained, self._lr = model.trained, job.lr
@@ -243,15 +277,14 @@ class FusedMLPStep:
             ]
             self._bias_gradients = [_same_place(bias, self._gradient) for bias in self._biases]
 
-    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, y: Tensor, lesson: Lesson | None = None) -> Tensor:
         """One step."""
         with torch.inference_mode():
             inputs = [x.flatten(1)]
             for weight, bias in zip(self._weights[:-1], self._biases[:-1], strict=True):
                 inputs.append(torch.addmm(bias, inputs[-1], weight.t()).relu_())
             logits = torch.addmm(self._biases[-1], inputs[-1], self._weights[-1].t())
-            loss, delta = _cross_entropy(self._change(logits), y)
-            delta = self._change.backward(delta)
+            loss, delta = self.criterion(logits, y, lesson)
             deltas = self._backward(inputs, delta)
             if self._clip_norm and self._bound(inputs, deltas) > self._clip_norm:
                 self._descend_clipped(inputs, deltas)
@@ -315,45 +348,16 @@ def _same_place(part: Tensor, vector: Tensor) -> Tensor:
     return vector[part.storage_offset() : part.storage_offset() + part.numel()].view(part.shape)
 
 
-class ChangedLogits:
-    """An objective's change of the logits, and its way back."""
-
-    def __init__(self, change: LogitChange | None) -> None:
-        self._shift = self._scale = None
-        if change is not None and change.shift is not None:
-            self._shift = torch.tensor(change.shift, dtype=torch.float32)
-        if change is not None and change.scale is not None:
-            self._scale = torch.tensor(change.scale, dtype=torch.float32)
-
-    def __call__(self, logits: Tensor) -> Tensor:
-        """The logits whose cross-entropy is the loss. A model with more outputs than there are
-        classes keeps the others as they are.
-        """
-        if self._scale is not None:
-            logits = logits * _widened(self._scale, logits.shape[1], 1.0)
-        return logits if self._shift is None else logits + _widened(self._shift, logits.shape[1], 0)
-
-    def backward(self, delta: Tensor) -> Tensor:
-        """The gradient at the model's own logits."""
-        if self._scale is None:
-            return delta
-        return delta * _widened(self._scale, delta.shape[1], 1.0)
-
-
-def _widened(row: Tensor, width: int, value: float) -> Tensor:
-    return row if len(row) == width else F.pad(row, (0, width - len(row)), value=value)
-
-
 def step_for(
     model: FlatModule,
     job: LocalJob,
     correction: Tensor | None = None,
-    change: LogitChange | None = None,
+    loss: LocalLoss | None = None,
 ) -> Step:
     """The fastest step that does exactly what the job says; ``correction`` is added to every
-    gradient, ``change`` is what the job's objective does to this client's logits.
+    gradient, ``loss`` is what the job's objective makes of this client's label counts.
     """
     layers = linear_layers(model.module)
     if layers is not None and covers(FusedMLPStep.HONOURED, job):
-        return FusedMLPStep(model, layers, job, correction, change)
-    return AutogradStep(model, job, correction, change)
+        return FusedMLPStep(model, layers, job, correction, loss)
+    return AutogradStep(model, job, correction, loss)

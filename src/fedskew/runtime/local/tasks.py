@@ -46,9 +46,19 @@ class ReactTask:
     start: int
 
 
-Task = TrainTask | ScoreTask | ReactTask
+@dataclass(frozen=True)
+class MomentsTask:
+    """Add up the features of one client's training examples under ``models[start]``."""
+
+    start: int
+    client: int
+
+
+Task = TrainTask | ScoreTask | ReactTask | MomentsTask
 # class gradients (C,), class softmax (C, C)
 Reaction = tuple[NDArray[np.float64], NDArray[np.float64]]
+# counts (C,), sums (C, L), products (C, L, L)
+Added = tuple[Ints, NDArray[np.float64], NDArray[np.float64]]
 Scored = tuple[NDArray[np.float32], NDArray[np.bool_]]
 
 
@@ -68,6 +78,12 @@ class Crew(Protocol):
 
     def react(self, tasks: Sequence[ReactTask], models: Params) -> list[Reaction]:
         """See how each model reacts to the server's own examples."""
+
+    def moments(self, tasks: Sequence[MomentsTask], models: Params) -> list[Added]:
+        """The features of every task's client, added up by class."""
+
+    def frozen(self) -> dict[str, Params]:
+        """Parameters that are never trained, by name."""
 
     def close(self) -> None:
         """Let go of processes and memory."""
@@ -91,8 +107,13 @@ def reply_of(params: Params, trained: Trained) -> Reply:
         trained.seconds,
         trained.steps,
         trained.examples,
-        finite=trained.finite,
+        unfit=trained.unfit,
     )
+
+
+def most_workers() -> int:
+    """More processes than this only get in each other's way: 4 a core, and 16 anyway."""
+    return max(16, 4 * usable_cores())
 
 
 def usable_cores() -> int:

@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedskew.objective import change_for
+from fedskew.objective import LocalLoss, loss_for
+from fedskew.runtime.border import why_unfit
 from fedskew.runtime.local.allocator import tune_allocator
 from fedskew.runtime.local.flat import FlatModule, seeded
 from fedskew.runtime.local.honoured import covers
 from fedskew.runtime.local.linear import MAX_FEATURES, MAX_NUMBERS, LinearTrainer, Member
 from fedskew.runtime.local.step import Step, linear_layers, step_for
 from fedskew.runtime.local.store import Store
-from fedskew.runtime.replies import Trained, all_finite
+from fedskew.runtime.replies import Trained
 from fedskew.streams import seed_for, stream
 from fedskew.types import Ints, LocalJob, Params, frozen
 
@@ -133,7 +134,12 @@ class Trainer:
         rows = draw_rows(self.store.rows(client, "train"), job.max_examples, rng)
         if not len(rows):
             raise ValueError("client has no examples")
-        return Member(params, out, rows, rng)
+        return Member(params, out, rows, rng, self._loss(job, rows))
+
+    def _loss(self, job: LocalJob, rows: Ints) -> LocalLoss:
+        """What a client with these rows minimises, by their labels."""
+        counts = np.bincount(self.store.y[rows], minlength=self.store.num_classes)
+        return loss_for(job, counts)
 
     def initial(self, seed: int, out: Params) -> None:
         """Build the model anew and hand out its first parameters."""
@@ -156,34 +162,55 @@ class Trainer:
         linear = self.linear_for(job)
         if linear is not None:
             return linear.train([replace(member, correction=correction)], job)[0]
-        rng, rows = member.rng, member.rows
+        rows = member.rows
         self.model.read(params)
+        received = None
+        if member.loss.distillation is not None:
+            received = self._logits(rows)
+            self.model.read(params)  # a model may remember what it was asked
         if job.report_loss == "start":
             start_loss = self._mean_loss(rows)
-            self.model.read(params)  # a model may remember what it was scored on
+            self.model.read(params)
         with seeded(seed_for(seed, "dropout", client, round)):
-            loss, steps = self._epochs(rows, job, rng, correction)
+            loss, steps = self._epochs(member, job, correction, received)
         self.model.write(out)
         if job.report_loss != "train":
             loss = start_loss if job.report_loss == "start" else self._mean_loss(rows)
         # Looked at here, where the numbers are still in the cache: for ten models 0.2 ms less while
         # nobody trains.
-        finite = all_finite(out)
-        return Trained(loss, time.perf_counter() - began, steps, len(rows), finite)
+        unfit = why_unfit(out, self.model.layout)
+        return Trained(loss, time.perf_counter() - began, steps, len(rows), unfit)
 
     def _epochs(
-        self, rows: Ints, job: LocalJob, rng: np.random.Generator, correction: Params | None
+        self, member: Member, job: LocalJob, correction: Params | None, received: Tensor | None
     ) -> tuple[float, int]:
+        """Train; ``received`` are the received model's logits for the member's rows."""
         self.model.module.train()
         added = None if correction is None else _tensor(correction)
-        counts = np.bincount(self.store.y[rows], minlength=self.store.num_classes)
-        step: Step = step_for(self.model, job, added, change_for(job, counts))
-        total, steps = torch.zeros(()), 0
+        step: Step = step_for(self.model, job, added, member.loss)
+        rows, total, steps, lesson = member.rows, torch.zeros(()), 0, None
+        if received is not None:
+            lesson = step.criterion.lesson(received, _tensor(self.store.y[rows]))
         for _ in range(job.epochs):
-            for x, y in self._batches(rows[rng.permutation(len(rows))], job.batch):
-                total = total + step(x, y)
-                steps += 1
+            order, begin = member.rng.permutation(len(rows)), 0
+            taught = None if lesson is None else lesson.ordered(_tensor(order))
+            for x, y in self._batches(rows[order], job.batch):
+                part = None if taught is None else taught.part(begin, begin + len(y))
+                total = total + step(x, y, part)
+                steps, begin = steps + 1, begin + len(y)
         return float(total) / (len(rows) * job.epochs), steps
+
+    def _logits(self, rows: Ints) -> Tensor:
+        """What the model says to each of these examples, tested as it stands. It is asked once a
+        client: the received model does not change while the client trains.
+        """
+        self.model.module.eval()
+        with torch.inference_mode():
+            pieces = [
+                self.model.module(self._train.batch(self._train.take(rows[i : i + GATHER])[0]))
+                for i in range(0, len(rows), GATHER)
+            ]
+            return torch.cat(pieces)
 
     def _batches(self, rows: Ints, size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Batches in the given order. Under BatchNorm a last batch of one example joins the one
@@ -217,6 +244,41 @@ class Trainer:
             return linear.score(params, rows)
         self.model.read(params)
         return self._score(self._test if which == "test" else self._train, rows)
+
+    def moments(
+        self, params: Params, client: int
+    ) -> tuple[Ints, NDArray[np.float64], NDArray[np.float64]]:
+        """One client's features before the output layer, added up class by class: counts (C,),
+        sums (C, L), products (C, L, L), to the precision in which they would be sent.
+        """
+        self.model.read(params)
+        self.model.module.eval()
+        rows, classes = self.store.rows(client, "train"), self.store.num_classes
+        width = last_linear(self.model.module).in_features
+        counts = np.bincount(self.store.y[rows], minlength=classes)
+        sums = torch.zeros((classes, width), dtype=torch.float64)
+        products = torch.zeros((classes, width, width), dtype=torch.float64)
+        for begin in range(0, len(rows), GATHER):
+            raw, labels = self._train.take(rows[begin : begin + GATHER])
+            features = self._features(raw).double()
+            for label in np.unique(labels.numpy()).tolist():
+                mine = features[labels == label]
+                sums[label] += mine.sum(0)
+                products[label] += mine.t() @ mine
+        return counts, sums.float().double().numpy(), products.float().double().numpy()
+
+    def _features(self, raw: Tensor) -> Tensor:
+        """(n, L) what reaches the output layer."""
+        seen: list[Tensor] = []
+        hook = last_linear(self.model.module).register_forward_pre_hook(
+            lambda layer, given: seen.append(given[0])
+        )
+        try:
+            with torch.inference_mode():
+                self.model.module(self._train.batch(raw))
+        finally:
+            hook.remove()
+        return seen[0].flatten(1)
 
     def react(self, params: Params) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Class by class on the server's own examples: squared gradient norms of the output

@@ -55,6 +55,8 @@ def serve(pipe: Connection) -> None:
             )
         elif name == "forget":
             blocks.pop(arguments[0], None)
+        elif name == "frozen":
+            pipe.send(trainer.model.frozen())
         elif name == "initial":
             pipe.send(initial(trainer, arguments[0]))
         else:
@@ -102,6 +104,8 @@ def answer(trainer: Any, blocks: Mapping[int, Params], name: str, arguments: lis
             return trainer.train(client, model, blocks[block][row], job, seed, round, correction)
         if name == "react":
             return trainer.react(model)
+        if name == "moments":
+            return trainer.moments(model, *rest)
         return trainer.score(model, *rest)
     except Exception as error:
         return first_line(error)

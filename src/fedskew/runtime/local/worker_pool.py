@@ -17,6 +17,8 @@ from fedskew.runtime.local.shared_params import Blocks
 from fedskew.runtime.local.store import SharedStore, Store, anonymous_file
 from fedskew.runtime.local.task_counter import NOTHING, Board
 from fedskew.runtime.local.tasks import (
+    Added,
+    MomentsTask,
     Reaction,
     ReactTask,
     Scored,
@@ -124,6 +126,16 @@ class Team:
     def react(self, tasks: Sequence[ReactTask], models: Params) -> list[Reaction]:
         """Spread the models over the workers."""
         return self._all(tasks, models, [("react",)] * len(tasks))
+
+    def moments(self, tasks: Sequence[MomentsTask], models: Params) -> list[Added]:
+        """Spread the clients over the workers."""
+        return self._all(tasks, models, [("moments", task.client) for task in tasks])
+
+    def frozen(self) -> dict[str, Params]:
+        """As the first worker has built them; all have built the same."""
+        self._workers[0].send("frozen")
+        found: dict[str, Params] = self._workers[0].receive()
+        return found
 
     def _all(
         self, tasks: Sequence[Task], models: Params, messages: Sequence[tuple[Any, ...]]

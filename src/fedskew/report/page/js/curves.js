@@ -144,8 +144,12 @@ function curvesHover(lines, box, x, y, px) {
   const wanted = x.back(px);
   const away = (p) => Math.abs(p.x - wanted);
   const drawn = lines.filter((line) => line.points.length);
-  const near = drawn.map((line) => ({ ...line, p: nearestOf(line.points, away) }));
-  if (!near.length) return null;
+  const all = drawn.map((line) => ({ ...line, p: nearestOf(line.points, away) }));
+  if (!all.length) return null;
+  // a curve that has ended, or never began, has no value here
+  const widest = Math.max(...drawn.map((line) => widestGap(line.points)));
+  const closest = Math.min(...all.map(({ p }) => away(p)));
+  const near = all.filter(({ p }) => away(p) <= Math.max(widest, closest));
   const nearest = nearestOf(near, ({ p }) => away(p)).p.x;
   near.sort((one, other) => other.p.y - one.p.y);
   const byRound = App.state.x === "round";
@@ -161,6 +165,10 @@ function curvesHover(lines, box, x, y, px) {
     lines: [head, ...near.map((line) => [colour(line.number), text(line)])],
     mark: [cursorLine(x(nearest), box), ...near.map(dot)],
   };
+}
+
+function widestGap(points) {
+  return Math.max(0, ...points.slice(1).map((p, i) => p.x - points[i].x));
 }
 
 function cursorLine(x, box) {
