@@ -41,8 +41,6 @@ CONFIG = [
     "min-clients=5",
     "--config",
     "deadline-seconds=120",
-    "--config",
-    "wait-seconds=240",
 ]
 CLAIMED = 0
 

@@ -94,9 +94,7 @@ def said(fleet, intruders, tmp_path_factory):
     app = make_app(tmp_path_factory.mktemp("run") / "app", "fedavg", SMALL)
     text = (app / "server_app.py").read_text()
     (app / "server_app.py").write_text(text.replace("    serve(", FOREIGN) + ANSWER)
-    printed = finish(
-        run_app(fleet, app, "--config", "min-clients=2", "--config", "wait-seconds=240"), app
-    )
+    printed = finish(run_app(fleet, app, "--config", "min-clients=2"), app)
     assert sorted(Run.load(app / "run").rounds[1].loss) == [0, 1], printed
     return printed
 

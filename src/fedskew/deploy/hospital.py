@@ -33,7 +33,7 @@ from fedskew.runtime.flower.policy import KEY, Policy, read_policy
 
 AHEAD_SECONDS, BEHIND_SECONDS = 5.0, 300.0  # what Flower accepts
 GRAIN_SECONDS = 1.0  # of the time a server tells
-ASKED = 5  # times, for the server's clock
+ASKED, PAUSE_SECONDS = 8, 0.7  # times, for the server's clock, and between them
 PR_SET_PDEATHSIG = 1  # of prctl
 
 
@@ -94,7 +94,7 @@ def check(papers: Papers, superlink: str, authority: Path) -> Policy:
     policy = read_policy(papers.policy)
     check_reachable(superlink, authority)
     ahead = clock_ahead(superlink, authority)
-    if not -BEHIND_SECONDS < ahead < AHEAD_SECONDS:
+    if not _agrees(ahead):
         way = "ahead of" if ahead > 0 else "behind"
         raise RunError(
             "clock",
@@ -105,10 +105,23 @@ def check(papers: Papers, superlink: str, authority: Path) -> Policy:
 
 
 def clock_ahead(superlink: str, authority: Path) -> float:
-    """By how many seconds, at least, this machine's clock is ahead of the server's. A busy server
-    tells a time that is some seconds old, so it is asked a few times, and the nearest counts.
+    """By how many seconds, at least, this machine's clock is ahead of the server's.
+
+    A server writes the time down once a second, when it comes to it: a busy one tells a time that
+    is some seconds old. So it is asked again, over some seconds, if the clocks seem to differ, and
+    the nearest counts.
     """
-    return min((_clock_ahead(superlink, authority) for _ in range(ASKED)), key=abs)
+    ahead = _clock_ahead(superlink, authority)
+    for _ in range(ASKED):
+        if _agrees(ahead):
+            break
+        time.sleep(PAUSE_SECONDS)
+        ahead = min(ahead, _clock_ahead(superlink, authority), key=abs)
+    return ahead
+
+
+def _agrees(ahead: float) -> bool:
+    return -BEHIND_SECONDS < ahead < AHEAD_SECONDS
 
 
 def _clock_ahead(superlink: str, authority: Path) -> float:
