@@ -7,7 +7,8 @@ model), or of all. The work of a run is what it takes in steps; a measurement ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedskew.evidence.cells import Cell
@@ -52,28 +53,39 @@ class Forecast:
 
     def expected(self, number: int) -> float | None:
         """Seconds of one cell; None before anything is known."""
-        for same in (self.twins, self.kinds):
-            rate = self._rate([i for i in self.seconds if same[i] == same[number]])
-            if rate is not None:
-                return rate * self.works[number]
-        rate = self._rate(list(self.seconds))
-        return None if rate is None else rate * self.works[number]
-
-    def _rate(self, numbers: Sequence[int]) -> float | None:
-        work = sum(self.works[i] for i in numbers)
-        return sum(self.seconds[i] for i in numbers) / work if work else None
+        return self._expected(number, self._rates())
 
     def remaining(self, cores: int) -> float | None:
         """Seconds until all cells are finished; None before the first of them is."""
+        rates = self._rates()
         left = []
         for number in range(len(self.works)):
             if number in self.seconds:
                 continue
-            expected = self.expected(number)
+            expected = self._expected(number, rates)
             if expected is None:
                 return None
             left.append(expected * (1 - self.shares.get(number, 0.0)))
         return max(sum(left) / cores, max(left)) if left else 0.0
+
+    def _groups(self, number: int) -> tuple[Hashable, ...]:
+        """Cells it is like: its twins, its kind, all; the nearest first."""
+        return self.twins[number], self.kinds[number], None
+
+    def _rates(self) -> Mapping[Hashable, float]:
+        """Seconds per work of every group that has a finished cell."""
+        seconds: dict[Hashable, float] = defaultdict(float)
+        works: dict[Hashable, float] = defaultdict(float)
+        for number, took in self.seconds.items():
+            for group in self._groups(number):
+                seconds[group] += took
+                works[group] += self.works[number]
+        return {group: seconds[group] / work for group, work in works.items() if work}
+
+    def _expected(self, number: int, rates: Mapping[Hashable, float]) -> float | None:
+        known = (rates[group] for group in self._groups(number) if group in rates)
+        rate = next(known, None)
+        return None if rate is None else rate * self.works[number]
 
 
 def order_of(cells: Sequence[Cell]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ class Progress:
 
 
 Watch = Callable[[Progress], None]
+PAUSE_SECONDS = 0.2  # between two words on rounds: nobody reads faster
 
 
 class Watcher:
@@ -31,13 +33,16 @@ class Watcher:
     def __init__(self, cells: Sequence[Cell], cores: int, watch: Watch | None) -> None:
         self._cells, self._cores, self._watch = cells, cores, watch
         self._forecast = Forecast.of(cells)
+        self._told = -PAUSE_SECONDS
 
     def hear(self, number: int, kind: str, content: Any) -> None:
         """A round of a cell has ended, or a reference row of it is being computed."""
         if kind == "round":
             rounds = max(1, int(self._cells[number].recipe["run"]["rounds"]))
             self._forecast.shares[number] = content.round / rounds
-        self._tell(number, None)
+        if time.monotonic() - self._told >= PAUSE_SECONDS:
+            self._told = time.monotonic()
+            self._tell(number, None)
 
     def end(self, number: int, outcome: Outcome) -> None:
         """A cell has ended."""

@@ -51,6 +51,23 @@ def test_a_cell_takes_what_its_twin_took():
     assert forecast.remaining(2) == 8.0  # the last one alone takes as long
 
 
+def test_a_look_at_a_large_study_visits_every_cell_once():
+    """It is taken at every round of every cell: not cells times finished cells."""
+
+    class Counted(list):
+        visits = 0
+
+        def __getitem__(self, number):
+            Counted.visits += 1
+            return super().__getitem__(number)
+
+    forecast = cells(methods=50, seeds=10)
+    forecast.works = Counted(forecast.works)
+    forecast.seconds = dict.fromkeys(range(0, len(forecast.works), 2), 1.0)
+    forecast.remaining(2)
+    assert Counted.visits <= 5 * len(forecast.works)
+
+
 def test_the_smallest_of_every_kind_first_then_seed_by_seed_the_longest_first(tmp_path):
     from test_study import study
 
