@@ -50,6 +50,7 @@ def test_6000_clients_keep_the_limit_on_noise(name: str, limit: dict[str, int]) 
     else:
         assert found.noise_fraction <= found.details["thresholds"]["max_noise"] <= 0.5
         assert 2 <= found.k <= 3_000
+        assert found.details["thresholds"]["min_clusters"] == 2
     assert found.exact != bool(limit)
 
 
@@ -163,6 +164,13 @@ def test_counts_and_silhouettes_of_cells_track_the_exact_ones(name: str) -> None
     near = run(name, points, exact_limit=0, summary_size=500, **QUICK[name])
     assert near.k == exact.k
     assert near.silhouette == pytest.approx(exact.silhouette, abs=0.02)
+
+
+def test_counts_that_are_nearly_as_good_are_tried_on_everybody() -> None:
+    found = run("kmeans", skewed(5_200, 0.5), max_count=5, summary_size=200)
+    tried = found.details["finalists"]
+    assert len(tried) > 1
+    assert found.k == max(tried, key=tried.get)
 
 
 @pytest.mark.parametrize("name", ["kmeans", "kmedoids"])

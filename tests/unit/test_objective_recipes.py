@@ -142,6 +142,13 @@ def test_a_client_that_lacks_fewer_than_two_classes_needs_no_vacant_teacher():
     assert loss_for(job, np.array([3, 0, 0])).distillation.classes.tolist() == [False, True, True]
 
 
+def test_fedlc_without_margins_is_plain_cross_entropy():
+    loss = loss_for(
+        LocalJob(objective="fedlc", objective_options=(("tau", 0.0),)), np.array([3, 9])
+    )
+    assert loss.shift.tolist() == [0.0, 0.0]
+
+
 def test_counts_alone_decide_the_margins_of_fedlc():
     few, many = loss_for(LocalJob(objective="fedlc"), np.array([1, 10_000, 0])).shift[:2]
     assert (few, many) == (-1.0, pytest.approx(-0.1))

@@ -253,6 +253,22 @@ def test_losses_by_hand():
     assert judge(9.1 * losses, None, ids, normal, book, 3.0, LocalJob()).refuted.all()
 
 
+def test_what_is_usual_has_no_unit():
+    values = np.array([1.0, 1.5, 0.7, 2.0, 1.2, 0.9])
+    assert usual(100 * values, 9.0).limit == pytest.approx(usual(values, 9.0).limit)
+    assert 1.3 < usual(values, 9.0).limit < 9.0
+
+
+def test_the_largest_usual_ratio_is_not_refuted():
+    """All pull alike but one, whose ratio is the bound itself."""
+    normal, ids = usual(np.ones(6), 3.0), np.arange(6)
+    most = usual(np.ones(6), 3.0).most
+    for last, refuted in ((most, False), (np.nextafter(most, 9.0), True)):
+        losses = 2.0 * np.array([1, 1, 1, 1, 1, last])
+        heard = judge(losses, np.full(6, 2.0), ids, normal, fresh_book(), 3.0, LocalJob())
+        assert heard.refuted[-1] == refuted
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
