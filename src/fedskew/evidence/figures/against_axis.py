@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from fedskew.report.figures.style import COLOURS, new_figure, title
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawn
+
+LETTERS_PER_INCH = 8  # of a map that has names on its left
 
 
 def lines(figure: Figure, rows: Rows, _: Rows) -> Drawn:
@@ -65,5 +68,6 @@ def _map(axes: Axes, figure: Figure, rows: Rows) -> None:
         if not np.isnan(mean):
             ink = "white" if mean < middle else "black"
             axes.text(column, row, format(mean, figure.format), ha="center", va="center", color=ink)
-    axes.set_xticks(range(len(across)), across)
+    room = int(LETTERS_PER_INCH * figure.width / len(across))
+    axes.set_xticks(range(len(across)), [fill(label, max(room, 6)) for label in across])
     axes.set_yticks(range(len(down)), down)
