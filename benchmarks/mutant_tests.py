@@ -34,6 +34,7 @@ ROOMS: dict[str, list[str]] = {
     ],
     "aggregation": [
         "tests/unit/test_aggregation.py",
+        "tests/unit/test_robust_rules.py",
         "tests/parity/test_server_optimisers.py",
         REFERENCE,
     ],
@@ -118,6 +119,10 @@ FIRST: dict[str, list[str]] = {
     "clustering/kmedoids.py": ["tests/unit/test_clustering_algorithms.py"],
     "clustering/optics.py": ["tests/unit/test_clustering_density.py"],
     "labels/omega.py": ["tests/unit/test_procedure_adaptive.py"],
+    **{
+        f"loop/trust/{name}.py": ["tests/unit/test_trust.py"]
+        for name in ("book", "cap", "losses", "mixes", "options", "rounds")
+    },
 }
 
 

@@ -313,3 +313,12 @@ def test_rounding_noise_of_identical_rows_is_not_structure(name: str) -> None:
             Geometry(pairwise=noise + (groups[:, None] != groups)), np.random.default_rng(0)
         )
         assert found.labels.tolist() == groups.tolist()
+
+
+def test_centres_of_many_points_are_refined_for_some_rounds_only():
+    """Points on a line: centres that begin at one end take far more than 50 rounds to spread."""
+    points, begin = np.linspace(0, 1, 20_000)[:, None], np.linspace(0, 1e-3, 8)[:, None]
+    some = lloyd.refine_centers(points, begin)
+    still = lloyd.refine_centers(points, begin, until_still=True)
+    assert still.inertia < some.inertia
+    assert lloyd.refine_centers(points, still.centers).inertia == pytest.approx(still.inertia)

@@ -11,6 +11,13 @@ import pytest
 
 from fedskew.accounting.devices import Devices, draw_population
 from fedskew.accounting.energy import CodeCarbonMeter, RaplMeter, WallMeter, meter_for
+from fedskew.accounting.traffic import (
+    COUNT_BYTES,
+    FLOAT_BYTES,
+    LOSS_BYTES,
+    SHARE_BYTES,
+    report_transfers,
+)
 from fedskew.errors import RecipeError, RunError
 from fedskew.loop.federation import named, run, settle
 from fedskew.recipe import method_of, resolve
@@ -180,6 +187,13 @@ def test_histograms_and_probes_are_charged_before_the_first_round():
     assert played(by_round, layout=head)[0].cost.seconds == pytest.approx(2 * (0.552 + 2)), (
         "three, then one"
     )
+
+
+def test_what_is_told_in_passing_has_the_size_of_its_number():
+    """A loss or a duration is a float32, a class count a uint32, an estimate of shares float32."""
+    sent = report_transfers(["latency", "loss"], 3)
+    assert sum(transfer.bytes for transfer in sent) == 2 * 3 * 4
+    assert (COUNT_BYTES, FLOAT_BYTES, LOSS_BYTES, SHARE_BYTES) == (4, 4, 4, 4)
 
 
 def test_silent_slow_and_late_clients():

@@ -143,6 +143,22 @@ def test_min_ok_zero_keeps_the_model():
     assert np.array_equal(states[-1].models[0], setting.initial)
 
 
+def test_a_silent_client_is_waited_for_as_long_as_it_should_have_taken():
+    """Unless the recipe has a deadline."""
+
+    def silent(client, round, model):
+        if client == 1:
+            return Reply(None, failure="gone", sent=False)
+        return add_client_number(client, round, model)
+
+    costs = []
+    for script in (add_client_number, silent):
+        setting = setting_of(method(), script)
+        costs.append(play_round(setting, prepare(setting)[0])[1].cost)
+    assert costs[1].seconds == pytest.approx(costs[0].seconds, rel=0.01)
+    assert 0 < costs[0].seconds < 0.5
+
+
 def test_a_client_without_examples_is_never_there():
     counts = np.vstack([COUNTS, [[0, 0]]])
     setting = settle(method(), ScriptedRuntime(counts, script=add_client_number), seed=3)

@@ -102,6 +102,7 @@ def test_a_threshold_in_classes_carries_over_to_other_numbers_of_classes():
             classes,
         ]
     assert threshold(2, theta=1.0, theta_classes=2, eps=1e-6) == pytest.approx(omega_balanced(1, 2))
+    assert threshold(4, theta=1.0, theta_classes=1, eps=1e-6) == pytest.approx(omega_balanced(1, 4))
     with pytest.raises(
         RecipeError, match=r"theta: 8.5 is out of range: with 2 classes .* at most 6.215"
     ):

@@ -16,13 +16,14 @@ from fedskew.loop.measuring import PROBE
 from fedskew.loop.trust.book import LOWEST, Book, open_book
 from fedskew.loop.trust.cap import enough, under_cap
 from fedskew.loop.trust.losses import believe, judge, usual
+from fedskew.loop.trust.mixes import judge as judge_mixes
 from fedskew.recipe import fingerprint, load, method_of, override, resolve
 from fedskew.records.tensors import checkpoint_bytes, read_checkpoint
 from fedskew.runtime.hostile import Hostile, HostileRuntime
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.streams import stream
-from fedskew.types import Layout, LocalJob, Scores
+from fedskew.types import HeadUpdates, Layout, LocalJob, Scores
 
 K, C, M, ROUNDS, STEPS, LR = 20, 10, 5, 40, 3, 0.05
 HEAD = Layout.of([("weight", (C, 4), "weight"), ("bias", (C,), "weight")])
@@ -251,6 +252,21 @@ def test_losses_by_hand():
     adam = judge(losses, pulls, ids, normal, book, 3.0, LocalJob(optimizer="adam"))
     assert not adam.refuted.any()
     assert judge(9.1 * losses, None, ids, normal, book, 3.0, LocalJob()).refuted.all()
+
+
+def test_a_claim_is_refuted_beyond_its_limit_in_total_variation():
+    """No bias moved: everybody shows half and half. Claims are .1 and .5 away from that."""
+    still = np.zeros((3, 2))
+    answered, sizes = np.array([True, True, False]), np.full(3, 10)
+    shown = HeadUpdates(
+        np.zeros((2, 1)), np.zeros((3, 2, 1)), still[0], still, np.ones(3), answered, sizes
+    )
+    claims, asked = np.array([[0.6, 0.4], [1.0, 0.0], [1.0, 0.0]]), np.ones(3, np.bool_)
+    for limit, refuted in ((0.45, [1]), (0.55, []), (0.05, [0, 1])):
+        found = judge_mixes(claims, asked, shown, 0.1, np.full(3, limit))
+        assert found.refuted.tolist() == refuted
+        assert found.silent.tolist() == [2]
+        assert found.rows[refuted].tolist() == [[0.5, 0.5]] * len(refuted)
 
 
 def test_what_is_usual_has_no_unit():
