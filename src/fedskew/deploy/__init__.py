@@ -14,6 +14,10 @@
 ``fleet_sheet.py``        what of a fleet runs on this machine
 ``flower_cli.py``         calls Flower's own commands
 ``traffic.py``            our ledger against Flower's byte counts
+``run_list.py``           which Flower run plays which run folder
+``run_watch.py``          how far a run is, read while it is played
+``metrics.py``            runs and processes in Prometheus's text format
+``monitor.py``            serves that, and /health
 
 Flower's commands are called as programs; only the two that stand before the SuperLink import it.
 """
