@@ -7,7 +7,7 @@
 ``gate.py``               what members of a fleet with TLS reach: a node's own calls, nothing else
 ``guarded_superlink.py``  a SuperLink that takes runs from its own user only
 ``keys.py``               certificates and node keys
-``membership.py``         admits hospitals: a public key becomes a client number
+``membership.py``         admits and revokes: a public key becomes a client number
 ``hospital.py``           the other side: makes key and policy, runs a SuperNode
 ``addresses.py``          where processes listen, and by which names they are reached
 ``processes.py``          start and stop exactly these processes

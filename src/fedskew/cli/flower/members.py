@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from fedskew.cli.flower.group import HOME, Home, app, say
+from fedskew.cli.flower.group import HOME, AsJson, Home, app, say, say_json
 from fedskew.deploy import approval, hospital, membership
 from fedskew.errors import RecipeError
 
@@ -84,3 +84,20 @@ def admit(
         f"send it {found.authority}; in the folder of its key, with that file beside it, it starts:"
     )
     say(shlex.join(found.command))
+
+
+@app.command()
+def revoke(
+    who: Annotated[str, typer.Argument(metavar="NAME", help="Its name, or its client number.")],
+    home: Home = HOME,
+    as_json: AsJson = False,
+) -> None:
+    """At the server: a member takes no part any more, from this moment on and for ever.
+
+    Its hospital may make another key, which can be admitted with the same client number.
+    """
+    member = membership.revoke(home, who)
+    if as_json:
+        return say_json({"client": member.client, "name": member.name, "key": member.key})
+    say(f"{member.name} is client {member.client} no more ({member.key})")
+    say(f"a new key may be: fedskew flower admit KEY.pub --client {member.client}")
