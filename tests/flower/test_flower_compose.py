@@ -6,17 +6,15 @@ import re
 import shlex
 import string
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
-import typer
 
 pytest.importorskip("yaml", reason="PyYAML comes with Flower: make test-flower has it")
 import yaml
-
-from fedskew.cli.main import app
+from command_lines import check_parses
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "compose"
@@ -38,20 +36,6 @@ def fedskew_lines(script: str) -> Iterator[str]:
     """The command lines of ours in a script, also behind exec, trap and &."""
     for line in script.splitlines():
         yield from re.findall(r"\bfedskew flower [^'&;|]+", line)
-
-
-def check_parses(words: Sequence[str]) -> None:
-    """As the command line would, without doing anything."""
-    command: click.Command = typer.main.get_command(app)
-    rest = list(words)
-    assert rest.pop(0) == "fedskew"
-    context = None
-    while isinstance(command, click.Group):
-        context = click.Context(command, parent=context, info_name=command.name)
-        name, found, rest = command.resolve_command(context, rest)
-        assert found is not None, name
-        command = found
-    command.make_context(command.name, rest, parent=context)
 
 
 LINES = [

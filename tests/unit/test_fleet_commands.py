@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedskew.cli.flower import app, runs, watching
+from fedskew.cli.flower import fleet as fleets
 from fedskew.deploy import run_list
 from fedskew.deploy.fleet_sheet import Fleet, write_fleet
 from fedskew.deploy.processes import Started, birth_of
@@ -112,3 +113,18 @@ def test_log_shows_a_run_or_a_process(fleet, tmp_path, monkeypatch):
     assert said(tmp_path, "log", "superlink", "--lines", "2") == "second\nthird\n"
     lines = said(tmp_path, "log", "superlink", "--json").splitlines()
     assert json.loads(lines[-1]) == {"of": "superlink", "line": "third"}
+
+
+def test_up_says_when_members_need_another_certificate(tmp_path, monkeypatch):
+    def up(home, nodes, **options):
+        (home / "keys").mkdir(exist_ok=True)
+        (home / "keys" / "ca.crt").write_text(made[-1])
+        return Fleet(str(home), "127.0.0.1:1", True, control="127.0.0.1:2")
+
+    monkeypatch.setattr(fleets.local_fleet, "up", up)
+    made = ["first"]
+    assert "certificates" not in said(tmp_path, "up", "--tls")
+    assert "certificates" not in said(tmp_path, "up", "--tls")
+    made.append("second")
+    text = " ".join(said(tmp_path, "up", "--tls").split())
+    assert f"every member needs {tmp_path / 'keys' / 'ca.crt'} again" in text

@@ -57,12 +57,21 @@ def up(
         raise RecipeError(
             "--simulation", "has one machine and at least one node", "Leave --tls out, give --nodes"
         )
+    before = _authority(home)
     fleet = local_fleet.up(home, nodes, tls=tls, host=host, port=port, simulation=simulation)
     kind = "virtual nodes" if simulation else "SuperNodes"
     where = "no TLS, this machine only"
     if tls:
         where = f"TLS; runs are submitted on this machine only, at {fleet.control}"
     say(f"SuperLink at {fleet.address} ({where}), {nodes} {kind}")
+    if tls and before not in (None, _authority(home)):
+        say(f"new certificates were made: every member needs {fleet.authority} again")
+
+
+def _authority(home: Path) -> bytes | None:
+    """The certificate that members have."""
+    path = home / "keys" / "ca.crt"
+    return path.read_bytes() if path.is_file() else None
 
 
 @app.command()
