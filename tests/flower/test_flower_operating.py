@@ -75,7 +75,7 @@ def day(tmp_path_factory):
         for round in range(5):
             steps.go(round, 0, 1)
         stop(more)
-        local_fleet.down(home)
+        local_fleet.down(day.home)
 
 
 def _revoke(day: Day, steps: Steps, run) -> None:
@@ -114,12 +114,12 @@ def _stop(day: Day, steps: Steps, run) -> None:
 
 
 def _restore(day: Day, more: list) -> None:
-    """The fleet is stopped, its folder lost and brought back; two keys knock."""
+    """The fleet is stopped and copied, its folder lost, the copy used; two keys knock."""
     stop(more)
     local_fleet.down(day.home)
     shutil.copytree(day.home, day.folder / "backup")
     shutil.rmtree(day.home)
-    shutil.copytree(day.folder / "backup", day.home)
+    day.home = day.folder / "backup"
     local_fleet.up(day.home, 0, tls=True)
     more[:] = [
         _node(day, "kept", day.folder / "hospital"),
