@@ -7,9 +7,12 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from fedskew.deploy.processes import Started, start
 
 SITES = ("server", "a", "b")
 
@@ -41,9 +44,14 @@ class Network:
 
     apart: bool
     sites: Mapping[str, Site] = field(default_factory=dict)
+    hub: str = ""  # the namespace that all links meet in
 
     def __getitem__(self, name: str) -> Site:
         return self.sites[name]
+
+    def link(self, name: str, state: str) -> None:
+        """Take the link to a hospital "down", or "up" again."""
+        assert _ip("-n", self.hub, "link", "set", f"to-{name}", state)
 
 
 @contextlib.contextmanager
@@ -61,9 +69,8 @@ def network(folder: Path) -> Iterator[Network]:
         else:
             prefix = dict.fromkeys(SITES, ())
             address = {name: f"127.0.0.{i + 2}" for i, name in enumerate(SITES)}
-        yield Network(
-            apart, {name: Site(address[name], folder / name, prefix[name]) for name in SITES}
-        )
+        sites = {name: Site(address[name], folder / name, prefix[name]) for name in SITES}
+        yield Network(apart, sites, spaces["server"])
     finally:
         for space in spaces.values() if apart else ():
             _ip("netns", "del", space)
@@ -91,3 +98,31 @@ def _ip(*words: str) -> bool:
         return subprocess.run(["ip", *words], capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
         return False
+
+
+# ---------------------------------------------------------------- what people type there
+
+
+def fedskew(site: Site, *words: str) -> str:
+    done = site.run(sys.executable, "-m", "fedskew", "flower", *words)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def admitted(server: Site, hospital: Site, name: str) -> list[str]:
+    """As two people would do it: a key made at the hospital, its public half admitted at the
+    server, ca.crt and a line sent back.
+    """
+    fedskew(hospital, "join", name)
+    (server.folder / f"{name}.pub").write_bytes((hospital.folder / f"{name}.pub").read_bytes())
+    said = fedskew(server, "admit", f"{name}.pub")
+    (hospital.folder / "ca.crt").write_bytes(
+        (server.folder / ".fleet" / "keys" / "ca.crt").read_bytes()
+    )
+    return said.splitlines()[-1].split()
+
+
+def start_node(site: Site, command: list[str]) -> Started:
+    """A line that ``admit`` has printed, at the hospital, until it is stopped."""
+    inside = [*site.prefix, "env", "-C", str(site.folder), sys.executable, "-m", *command]
+    return start("node", inside, site.folder / "node.log", dict(os.environ))

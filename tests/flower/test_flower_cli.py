@@ -15,7 +15,8 @@ from fake_grid import FakeGrid, server_context
 from flwr.cli.build import build_fab_from_disk
 from typer.testing import CliRunner
 
-from fedskew.cli import flower as commands
+from fedskew.cli.flower import app, fleet
+from fedskew.cli.flower.outcome import traffic_table
 from fedskew.deploy import flower_cli
 from fedskew.deploy.app import write_app
 from fedskew.deploy.traffic import compare, stated_overhead
@@ -69,12 +70,12 @@ def test_the_limit_is_an_option_too(tmp_path, monkeypatch):
     monkeypatch.setenv(flower_cli.SECONDS_VARIABLE, "7")
     seen = []
     monkeypatch.setattr(
-        commands.local_fleet,
+        fleet.local_fleet,
         "down",
         lambda home: seen.append(flower_cli.os.environ[flower_cli.SECONDS_VARIABLE]) or [],
     )
-    CliRunner().invoke(commands.app, ["--flwr-seconds", "600", "down"])
-    CliRunner().invoke(commands.app, ["down"])
+    CliRunner().invoke(app, ["--flwr-seconds", "600", "down"])
+    CliRunner().invoke(app, ["down"])
     assert seen == ["600.0", "600.0"]
 
 
@@ -100,6 +101,6 @@ def test_the_ledger_is_compared_with_what_a_fleet_sends(aggregation, tmp_path):
     found = compare(tmp_path, [{"run-id": entry["flower_run"], "network-traffic": bytes_}])
     assert [abs(way.difference) < 1e-9 for way in found.values()] == [True, True], found
     assert bool(found["up"].unsent) == (aggregation == "scaffold")
-    assert ("not sent" in [c.header for c in commands.traffic_table(found).columns]) == (
+    assert ("not sent" in [c.header for c in traffic_table(found).columns]) == (
         aggregation == "scaffold"
     )

@@ -46,6 +46,8 @@ class Behind:
     log: list[str] = field(default_factory=list)
     down: bool = False
     content: bytes = b"answer"
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         async def answer(request: httpx.Request) -> httpx.Response:
@@ -54,7 +56,8 @@ class Behind:
             await request.aread()
             self.arrived.append(request)
             parts = in_two_parts(self.content)
-            return httpx.Response(200, content=parts, headers={"x-flower": "1"})
+            headers = {"x-flower": "1", **self.headers}
+            return httpx.Response(self.status, content=parts, headers=headers)
 
         behind = httpx.AsyncClient(base_url="https://behind", transport=httpx.MockTransport(answer))
         self.gate = Forwarder(behind, self.rules, say=self.log.append, clock=lambda: NOW)
@@ -91,6 +94,43 @@ def test_a_nodes_own_calls_go_through_unchanged():
         assert request.headers["flwr-public-key"] == "k"
         assert "authorization" not in request.headers
     assert behind.log == []
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (201, {}),
+        (206, {}),
+        (307, {"location": "http://192.0.2.1/v1/fleet/get-fab"}),
+        (308, {"location": "/v1/fleet/pull-object"}),
+        (200, {"content-encoding": "deflate"}),
+        (200, {"content-encoding": "identity, gzip"}),
+    ],
+)
+def test_a_server_cannot_slip_an_app_past_the_list(status, headers, tmp_path):
+    """A SuperNode takes every 2xx for an answer, follows redirects and unpacks what says that it is
+    packed. What was not looked at does not reach it, by any of its calls.
+    """
+    papers = prepare(tmp_path, "hospital")
+    content = GetFabResponse(fab=Fab(content=b"evil")).SerializeToString()
+    behind = Behind(approved_only(papers.policy), content=content, status=status, headers=headers)
+    for path in sorted(ROUTES):
+        reply = behind.post(path)
+        assert reply.status_code in (403, 502), (path, status)
+        assert b"evil" not in reply.content
+        assert not {"location", "content-encoding"} & set(reply.headers)
+
+
+def test_errors_of_the_server_are_passed_back():
+    for status in (400, 401, 403, 404, 500, 503):
+        reply = Behind(status=status, content=b"why").post(PREFIX + "get-fab")
+        assert (reply.status_code, reply.content) == (status, b"why")
+
+
+def test_nothing_packed_is_asked_for():
+    behind = Behind()
+    behind.post(PREFIX + "get-run", **{"accept-encoding": "gzip, br"})
+    assert behind.arrived[0].headers["accept-encoding"] == "identity"
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-flower has it")
-from hospitals import Network, Site, network
+from hospitals import Network, Site, admitted, fedskew, network, start_node
 from real_fleet import PATIENCE_SECONDS, is_online, wait_for
 
 from fedskew.deploy.fleet_sheet import read_fleet
 from fedskew.deploy.flower_cli import environment, program
 from fedskew.deploy.guarded_superlink import CAN_GUARD, owner_of
-from fedskew.deploy.processes import Started, start, stop
+from fedskew.deploy.processes import start, stop
 from fedskew.experiment.run import Run
 
 PROJECT = """
@@ -107,31 +107,6 @@ class Scene:
     @property
     def attacker(self) -> Site:
         return self.network["b"]
-
-
-def fedskew(site: Site, *words: str) -> str:
-    done = site.run(sys.executable, "-m", "fedskew", "flower", *words)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout
-
-
-def admitted(server: Site, hospital: Site, name: str) -> list[str]:
-    """As two people would do it: a key made at the hospital, its public half admitted at the
-    server, ca.crt and a line sent back.
-    """
-    fedskew(hospital, "join", name)
-    (server.folder / f"{name}.pub").write_bytes((hospital.folder / f"{name}.pub").read_bytes())
-    said = fedskew(server, "admit", f"{name}.pub")
-    (hospital.folder / "ca.crt").write_bytes(
-        (server.folder / ".fleet" / "keys" / "ca.crt").read_bytes()
-    )
-    return said.splitlines()[-1].split()
-
-
-def start_node(site: Site, command: list[str]) -> Started:
-    """A line that ``admit`` has printed, at the hospital, until it is stopped."""
-    inside = [*site.prefix, "env", "-C", str(site.folder), sys.executable, "-m", *command]
-    return start("node", inside, site.folder / "node.log", dict(os.environ))
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -298,6 +299,20 @@ def test_too_many_epochs_are_refused(epochs, tmp_path):
     assert ask(grid, "train", job(epochs=5), model=model_of(grid)).status == "ok"
 
 
+def test_repeated_examples_are_epochs_too(tmp_path):
+    """A draw of more examples than there are repeats them: one epoch of it can be a million."""
+    config = config_of(tmp_path / "run")
+    size = len(TASK.load_data(0, read_settings(config, Path("."))).y)
+    grid = one(config, write(tmp_path, max_epochs=5))
+    for epochs, drawn in ((1, 5 * size + 1), (5, size + 1), (1, 10**6 * size), (5, True)):
+        asked = job(epochs=epochs, max_examples=drawn, batch=4096)
+        outcome = ask(grid, "train", asked, model=model_of(grid))
+        assert (outcome.status, "its policy allows 5" in outcome.why) == ("error", True), drawn
+    for epochs, drawn in ((1, 5 * size), (5, size), (5, size // 2)):
+        asked = job(epochs=epochs, max_examples=drawn, batch=4096)
+        assert ask(grid, "train", asked, model=model_of(grid)).status == "ok"
+
+
 def test_rounds_are_counted_over_restarts(tmp_path):
     policy = write(tmp_path, max_rounds=2)
 
@@ -328,6 +343,22 @@ def test_sizes_are_told_in_hundreds_wherever_they_are_told(tmp_path):
     said += [row[2] for row in scored.note.values["scores"]] + [sum(voted.note.values["votes"])]
     assert all(number % 100 == 0 for number in said), said
     assert all(number > 0 for number in said)
+
+
+def test_an_accuracy_does_not_tell_the_size(tmp_path):
+    """It is a fraction of whole numbers: the one below the line is the number of examples."""
+    config = config_of(tmp_path / "run")
+    size = len(TASK.load_data(0, read_settings(config, Path("."))).y)
+    which = {"which": "train", "max_examples": 0, "seed": "1", "round": 1}
+    models = np.random.default_rng(0).normal(size=(8, 2410)).astype(np.float32)
+
+    def guess(policy: str) -> int:
+        scored = ask(one(config, policy), "evaluate", which, models=models)
+        shares = [Fraction(row[1]).limit_denominator(2000) for row in scored.note.values["scores"]]
+        return math.lcm(*(share.denominator for share in shares))
+
+    assert guess(write(tmp_path, "exact")) % size == 0
+    assert 100 % guess(write(tmp_path, "rounded", round_examples_to=100)) == 0
 
 
 def test_scores_can_be_kept_back(tmp_path):

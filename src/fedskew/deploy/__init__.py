@@ -7,13 +7,17 @@
 ``gate.py``               what members of a fleet with TLS reach: a node's own calls, nothing else
 ``guarded_superlink.py``  a SuperLink that takes runs from its own user only
 ``keys.py``               certificates and node keys
-``membership.py``         admits hospitals: a public key becomes a client number
+``membership.py``         admits and revokes: a public key becomes a client number
 ``hospital.py``           the other side: makes key and policy, runs a SuperNode
 ``addresses.py``          where processes listen, and by which names they are reached
 ``processes.py``          start and stop exactly these processes
 ``fleet_sheet.py``        what of a fleet runs on this machine
 ``flower_cli.py``         calls Flower's own commands
 ``traffic.py``            our ledger against Flower's byte counts
+``run_list.py``           which Flower run plays which run folder
+``run_watch.py``          how far a run is, read while it is played
+``metrics.py``            runs and processes in Prometheus's text format
+``monitor.py``            serves that, and /health
 
 Flower's commands are called as programs; only the two that stand before the SuperLink import it.
 """

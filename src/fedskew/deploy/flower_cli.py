@@ -10,7 +10,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +177,22 @@ def list_runs(flower_home: Path, run_id: str | None = None) -> Sequence[Mapping[
         flower_home, "ls", CONNECTION, *(["--run-id", run_id] if run_id else [])
     )["runs"]
     return runs
+
+
+def log_lines(flower_home: Path, run_id: str, *, follow: bool) -> Iterator[str]:
+    """What the ServerApp of a run has printed so far; with ``follow`` also what it prints from now
+    on, until Flower ends the stream.
+    """
+    way = "--stream" if follow else "--show"
+    with subprocess.Popen(
+        [program("flwr"), "log", run_id, CONNECTION, way],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(flower_home),
+    ) as log:
+        try:
+            for line in log.stdout or ():
+                yield line.rstrip()
+        finally:
+            log.terminate()

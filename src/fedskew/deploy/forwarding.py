@@ -1,7 +1,9 @@
 """HTTP passed on to somebody else, after a look at it: what the gates at both ends have in common.
 
 A request is taken apart and made anew, so none hides behind another one. Bodies go through in
-pieces; only those that a rule wants to read are held back until it has.
+pieces; only those that a rule wants to read are held back until it has. Of what comes back, a plain
+200 and errors go through: Flower's programs take every 2xx for an answer, follow redirects anywhere
+and unpack what is packed, so that a rule would have read something else than they do.
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ DROPPED = frozenset(
         b"proxy-authorization",
         b"authorization",
         b"forwarded",
+        b"accept-encoding",
     }
 )
+PLAIN = (b"accept-encoding", b"identity")
 MAX_READ_BYTES = 64 << 20  # of a body that a rule reads
 QUIET_SECONDS = 60.0  # the same refusal of the same peer is logged once in this time
 CODE = 90_001  # an error number of ours, apart from Flower's
@@ -92,6 +96,7 @@ class Forwarder:
         import httpx
 
         headers = [(name, value) for name, value in scope["headers"] if name not in DROPPED]
+        headers.append(PLAIN)
         request = self.client.build_request("POST", scope["path"], headers=headers, content=body)
         try:
             response = await self.client.send(request, stream=True)
@@ -104,6 +109,9 @@ class Forwarder:
             await response.aclose()
 
     async def _pass_back(self, scope: Scope, response: Any, send: Send) -> None:
+        odd = _odd_answer(response)
+        if odd is not None:
+            return await self._refuse(scope, send, odd)
         reader = self.rules.replies.get(scope["path"])
         parts: AsyncIterator[bytes] = response.aiter_raw()
         if reader is not None and response.status_code == 200:
@@ -169,6 +177,16 @@ async def _read(body: AsyncIterator[bytes]) -> bytes | None:
 
 async def _again(content: bytes) -> AsyncIterator[bytes]:
     yield content
+
+
+def _odd_answer(response: Any) -> Refusal | None:
+    """Whether an answer could mean something else to its reader than to a rule."""
+    status, packed = response.status_code, response.headers.get("content-encoding", "identity")
+    if status != 200 and status < 400:
+        return Refusal(502, f"the server answers with status {status}, which no SuperLink does")
+    if packed != "identity":
+        return Refusal(502, "the server's answer is packed, which was not asked for")
+    return None
 
 
 def _too_long() -> Refusal:

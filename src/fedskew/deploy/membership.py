@@ -1,6 +1,8 @@
-"""Admitting hospitals: a public key becomes a client number.
+"""Who takes part: a public key becomes a client number, until it is revoked.
 
 The private half never comes here: it is made where it is used (:mod:`fedskew.deploy.hospital`).
+A revoked key is out at once, also of a run that is going on, and for ever: its hospital makes
+another one, which may be admitted with the same client number.
 """
 
 from __future__ import annotations
@@ -8,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from fedskew.deploy.addresses import hosts_of
 from fedskew.deploy.fleet_sheet import Fleet, read_fleet
@@ -18,7 +22,7 @@ from fedskew.deploy.flower_cli import CONNECTION, call, check_reachable
 from fedskew.deploy.keys import fingerprint_of, private_folder
 from fedskew.errors import RunError
 from fedskew.records import write_json
-from fedskew.runtime.flower.members import Member, read_members
+from fedskew.runtime.flower.members import Member, read_members, read_revoked
 
 
 @dataclass(frozen=True)
@@ -53,14 +57,56 @@ def register(fleet: Fleet, public_key: Path, client: int | None) -> Member:
         raise RunError(f"name '{name}'", "becomes a file name", "Use letters, digits, - and _")
     with _turn(fleet):
         known = read_members(fleet.members)
+        _check_not_revoked(fleet, key, name)
         earlier = next((one for one in known if one.key == key), None)
         number = _number(known, earlier, client, name)
         node = _node_of(fleet, public_key, earlier)
         member = Member(number, name, key, node)
         others = [one for one in known if one.key != key]
-        rows = sorted([*others, member], key=lambda one: one.client)
-        write_json(fleet.members, {"members": [asdict(one) for one in rows]})
+        _write(fleet, [*others, member], read_revoked(fleet.members))
     return member
+
+
+def revoke(home: Path, who: str) -> Member:
+    """A member, named by its name or client number, takes no part any more. The SuperLink refuses
+    its key when this returns.
+    """
+    fleet = read_fleet(home.resolve())
+    if fleet.authority is None:
+        raise RunError("fleet", "has no TLS: any node may join it", "Start it with --tls")
+    check_reachable(fleet.control, fleet.authority)
+    with _turn(fleet):
+        known = read_members(fleet.members)
+        member = next((one for one in known if who in (one.name, str(one.client))), None)
+        if member is None:
+            names = ", ".join(f"{one.name} ({one.client})" for one in known) or "nobody"
+            raise RunError(f"'{who}'", "was not admitted", f"Members: {names}")
+        _unregister(fleet, member)
+        gone = {**asdict(member), "at": datetime.now(UTC).isoformat(timespec="seconds")}
+        others = [one for one in known if one != member]
+        _write(fleet, others, [*read_revoked(fleet.members), gone])
+    return member
+
+
+def _unregister(fleet: Fleet, member: Member) -> None:
+    """Make the SuperLink forget a node; that it did so before is no error."""
+    try:
+        call(fleet.flower_home, "supernode", "unregister", str(member.node), CONNECTION)
+    except RunError as error:
+        if "not found" not in error.what.lower():
+            raise
+
+
+def _write(fleet: Fleet, known: Sequence[Member], revoked: Sequence[Mapping[str, Any]]) -> None:
+    rows = [asdict(one) for one in sorted(known, key=lambda one: one.client)]
+    write_json(fleet.members, {"members": rows, "revoked": revoked})
+
+
+def _check_not_revoked(fleet: Fleet, key: str, name: str) -> None:
+    ended = next((row["at"] for row in read_revoked(fleet.members) if row["key"] == key), None)
+    if ended is not None:
+        remedy = "Make another: fedskew flower join NEW-NAME"
+        raise RunError(name, f"its key was revoked at {ended}", remedy)
 
 
 def _number(known: Sequence[Member], earlier: Member | None, wanted: int | None, name: str) -> int:

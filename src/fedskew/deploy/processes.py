@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GRACE_SECONDS = 10.0
+END_BYTES = 1 << 20  # of a log
 # started by this very process: it has to collect them when they end
 _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -135,11 +136,13 @@ def reap() -> None:
 
 def last_lines(log: str, count: int = 3) -> str:
     """The end of a log, in one line."""
-    with contextlib.suppress(OSError):
-        lines = [
-            line.strip()
-            for line in Path(log).read_text(errors="replace").splitlines()
-            if line.strip()
-        ]
-        return " | ".join(lines[-count:])[-500:]
-    return ""
+    return " | ".join(log_end(log, count))[-500:]
+
+
+def log_end(log: str, count: int) -> list[str]:
+    """The last lines of a log that say something; of a long one only the end is read."""
+    with contextlib.suppress(OSError), open(log, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - END_BYTES))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
+        return [line for line in lines if line][-count:]
+    return []

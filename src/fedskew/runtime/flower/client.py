@@ -193,7 +193,8 @@ def train(side: ClientSide, note: Note, context: Context) -> Note:
     """Train from the model in the message; the loss goes back with the trained model."""
     _check(side, note)
     job, round = _job(side, note.values["job"]), int(note.values["round"])
-    side.policy.check_job(job, round, side.client)
+    examples = len(side.trainer.store.rows(side.client, "train"))
+    side.policy.check_job(job, round, side.client, examples)
     count_training(side.policy, str(context.run_id), side.client)
     out = np.empty(side.trainer.model.layout.size, np.float32)
     found = side.trainer.train(
@@ -227,7 +228,8 @@ def evaluate(side: ClientSide, note: Note, context: Context) -> Note:
         loss, accuracy = float("nan"), float("nan")
         if len(rows):
             loss, accuracy = float(losses.astype(np.float64).mean()), float(correct.mean())
-        scores.append([loss, accuracy, side.policy.told(len(rows))])
+        told = side.policy.told_share(accuracy), side.policy.told(len(rows))
+        scores.append([loss, *told])
     return Note("evaluate", {"scores": scores}, {}, side.mark)
 
 

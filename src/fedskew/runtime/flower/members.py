@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fedskew.errors import RunError
 
@@ -42,6 +43,15 @@ def read_members(path: Path) -> list[Member]:
         raise RunError(
             str(path), f"cannot be read ({error})", "Bring it back from a backup"
         ) from None
+
+
+def read_revoked(path: Path) -> list[dict[str, Any]]:
+    """Everybody who was admitted once and is not any more, with the time it ended."""
+    if not path.is_file():
+        return []
+    read_members(path)  # an error of ours if it cannot be read
+    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf8")).get("revoked", [])
+    return rows
 
 
 def admitted() -> Mapping[int, int] | None:

@@ -63,14 +63,21 @@ class Policy:
             what = f"its policy does not give '{kind}' label counts (allowed: {allowed})"
             raise Refused(f"client {client}", what, "" if self.signals else LEFT_OUT)
 
-    def check_job(self, job: LocalJob, round: int, client: int) -> None:
-        """Refuse too many epochs, and a probe where estimating labels is not allowed."""
+    def check_job(self, job: LocalJob, round: int, client: int, examples: int) -> None:
+        """Refuse too many passes over so many examples, and a probe where estimating labels is not
+        allowed. A draw of more examples than there are passes over them several times.
+        """
         if round >= FIRST_PROBE:
             self.check_signal("estimated", client)
-        whole = isinstance(job.epochs, int) and not isinstance(job.epochs, bool)
-        if self.max_epochs and not (whole and job.epochs <= self.max_epochs):
-            what = f"{job.epochs} epochs in one round, its policy allows {self.max_epochs}"
-            raise Refused(f"client {client}", what, "Lower local.epochs")
+        whole = all(type(number) is int for number in (job.epochs, job.max_examples))
+        if self.max_epochs and not (
+            whole
+            and job.epochs <= self.max_epochs
+            and job.epochs * job.max_examples <= self.max_epochs * max(examples, 1)
+        ):
+            drawn = f" of {job.max_examples} examples" if job.max_examples else ""
+            what = f"{job.epochs} epochs{drawn} in one round, its policy allows {self.max_epochs}"
+            raise Refused(f"client {client}", what, "Lower local.epochs, local.max_examples")
 
     def check_scores(self, client: int) -> None:
         """Refuse to say how well a model does."""
@@ -96,6 +103,15 @@ class Policy:
         if self.round_examples_to == 1:
             return steps
         return job.epochs * math.ceil(self.told(examples) / job.batch)
+
+    def told_share(self, share: float) -> float:
+        """A share of the examples as it is told: the exact one is a fraction with their number
+        below the line.
+
+        >>> Policy(round_examples_to=100).told_share(121 / 362), Policy().told_share(0.125)
+        (0.33, 0.125)
+        """
+        return share if self.round_examples_to == 1 else round(share, 2)
 
     def price(self, epsilon: float, neighbours: Neighbours) -> float:
         """What a release costs by this policy's notion of neighbours.

@@ -1,0 +1,176 @@
+"""A day of an operator, with real processes: a key is revoked in the middle of a round, another one
+takes its place, the run is stopped and goes on, the fleet is restored from a backup.
+
+Clients wait in every round until they are told to train (``steps``), so everything happens where
+it shall, however busy the machine is.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed: make test-flower has it")
+from real_fleet import finish, is_online, make_app, run_app, wait_for
+from steps import Steps, add_steps
+from typer.testing import CliRunner
+
+from fedskew.cli.flower import app as commands
+from fedskew.deploy import local_fleet, membership
+from fedskew.deploy.fleet_sheet import read_fleet
+from fedskew.deploy.flower_cli import environment
+from fedskew.deploy.keys import make_node_key
+from fedskew.deploy.local_fleet import supernode_command
+from fedskew.deploy.processes import start, stop
+from fedskew.errors import RunError
+from fedskew.experiment.run import Run
+
+SETTINGS = {
+    "data.clients": 2, "run.rounds": 4, "run.clients_per_round": 2, "data.client_test": "none",
+    "local.epochs": 1,
+}  # fmt: skip
+REFUSED = "Failed to activate SuperNode"
+
+
+def said(home: Path, *words: str) -> str:
+    done = CliRunner().invoke(commands, [*words, "--home", str(home)])
+    assert done.exception is None, (done.output, done.exception)
+    return done.output
+
+
+@dataclass
+class Day:
+    """What was seen."""
+
+    home: Path
+    folder: Path
+    heard: dict[str, str] = field(default_factory=dict)
+    run_id: str = ""
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("day")
+    home, steps = folder / "home", Steps(folder / "steps")
+    app = add_steps(make_app(folder / "app", "fedavg", SETTINGS), steps)
+    local_fleet.up(home, 2, tls=True)
+    day, more, run = Day(home, folder), [], None
+    try:
+        run = run_app(home, app)
+        _revoke(day, steps, run)
+        _rotate(day, steps, run, more)
+        _stop(day, steps, run)
+        steps.go(3, 0, 1)
+        steps.go(4, 0, 1)
+        day.heard["resumed"] = finish(run_app(home, app, "--resume"), app)
+        _restore(day, more)
+        yield day
+    finally:
+        if run is not None:
+            run.kill()
+        for round in range(5):
+            steps.go(round, 0, 1)
+        stop(more)
+        local_fleet.down(day.home)
+
+
+def _revoke(day: Day, steps: Steps, run) -> None:
+    """In round 1, while both train: client 0 is out, client 1 is waited for."""
+    wait_for(lambda: steps.at(1, 0, 1), run)
+    day.heard["revoke"] = said(day.home, "revoke", "node-0")
+    steps.go(1, 1)
+    wait_for(lambda: steps.at(2, 1), run)
+    steps.go(1, 0)
+
+
+def _rotate(day: Day, steps: Steps, run, more: list) -> None:
+    """In round 2: another key for client 0. In round 3 it takes part."""
+    with pytest.raises(RunError, match="node-0: its key was revoked at"):
+        membership.admit(day.home, day.home / "nodes" / "node-0.pub", 0)
+    key, public = make_node_key(day.folder, "hospital")
+    day.heard["admit"] = said(day.home, "admit", str(public), "--client", "0")
+    more.append(_node(day, "hospital", key))
+    wait_for(lambda: is_online(more[0].log), run)
+    steps.go(2, 0, 1)
+    wait_for(lambda: steps.at(3, 0, 1), run)
+
+
+def _node(day: Day, name: str, key: Path):
+    command = supernode_command(read_fleet(day.home), 0, 2, key)
+    return start(name, command, day.folder / f"{name}.log", environment(day.folder / name))
+
+
+def _stop(day: Day, steps: Steps, run) -> None:
+    """In round 3."""
+    day.heard["status"] = said(day.home, "status")
+    day.run_id = json.loads(said(day.home, "stop", "--json"))["run-id"]
+    day.heard["stopped"] = finish(run, day.folder / "app", code=2)
+    day.heard["log"] = said(day.home, "log", day.run_id)
+    day.heard["after"] = said(day.home, "status", "--json")
+
+
+def _restore(day: Day, more: list) -> None:
+    """The fleet is stopped and copied, its folder lost, the copy used; two keys knock."""
+    stop(more)
+    local_fleet.down(day.home)
+    shutil.copytree(day.home, day.folder / "backup")
+    shutil.rmtree(day.home)
+    day.home = day.folder / "backup"
+    local_fleet.up(day.home, 0, tls=True)
+    more[:] = [
+        _node(day, "kept", day.folder / "hospital"),
+        _node(day, "gone", day.home / "nodes" / "node-0"),
+    ]
+    wait_for(lambda: is_online(more[0].log))
+    wait_for(lambda: REFUSED in Path(more[1].log).read_text())
+
+
+def test_a_revoked_node_is_out_at_once(day):
+    """In the middle of its training; nobody waits for it until a deadline."""
+    played = Run.load(day.folder / "app" / "run").rounds
+    assert day.heard["revoke"].startswith("node-0 is client 0 no more (SHA256:")
+    assert played[1].failures == {0: "the node has left"}
+    assert list(played[1].loss) == [1]
+    assert played[2].failures == {}
+    assert list(played[2].loss) == [1]
+
+
+def test_a_revoked_key_does_not_come_back(day):
+    assert "SuperNode ID" not in (day.folder / "gone.log").read_text()
+    members = json.loads((day.home / "members.json").read_text())
+    assert [(row["name"], row["client"]) for row in members["revoked"]] == [("node-0", 0)]
+    assert [row["name"] for row in members["members"]] == ["hospital", "node-1"]
+
+
+def test_another_key_takes_the_place_while_the_run_goes_on(day):
+    played = Run.load(day.folder / "app" / "run").rounds
+    assert "hospital is client 0 (SHA256:" in day.heard["admit"]
+    assert [sorted(one.loss) for one in played[3:]] == [[0, 1]] * 2
+    assert day.heard["stopped"].count("client 0 has joined") == 2
+
+
+def test_status_says_how_far_the_run_is(day):
+    assert f"run {day.run_id} running" in day.heard["status"]
+    assert "; round 2 of 4" in day.heard["status"]
+
+
+def test_a_stopped_run_has_ended_and_goes_on_with_resume(day):
+    (found,) = json.loads(day.heard["after"])["runs"]
+    assert found["status"] == "finished:stopped"
+    assert found["folder"] == str(day.folder / "app" / "run")
+    assert f"Flower run {day.run_id}" in day.heard["stopped"]
+    assert "--resume goes on" in day.heard["stopped"]
+    assert "round 2: " in day.heard["log"]
+    assert "round 3: " not in day.heard["log"]
+    assert "final accuracy" in day.heard["resumed"]
+    assert Run.load(day.folder / "app" / "run").finished
+
+
+def test_a_restored_fleet_knows_its_members(day):
+    """Who was admitted is, who was revoked is not."""
+    assert is_online(str(day.folder / "kept.log"))
+    assert REFUSED in (day.folder / "gone.log").read_text()
