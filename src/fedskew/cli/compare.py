@@ -269,13 +269,14 @@ def _stoppable() -> Iterator[None]:
 
 
 def show(comparison: Comparison, budget: Resource, target: float | None, as_json: bool) -> None:
-    """Print the table, or all of it as JSON."""
+    """Print the table and what it comes to, or all of it as JSON."""
     table = comparison.table(target=target, budget=budget)
     if as_json:
         facts = {
             "budget": budget,
             "budget_size": table.budget_size,
             "target": target,
+            "verdict": comparison.verdict(target=target, budget=budget),
             "notes": list(table.notes),
         }
         runs = [str(run.folder) for _, run in comparison.runs]
@@ -288,6 +289,8 @@ def show(comparison: Comparison, budget: Resource, target: float | None, as_json
     from fedskew.report.terminal.comparison import show_comparison
 
     show_comparison(table, out_console)
+    out_console.print()
+    out_console.print(Text(comparison.verdict(target=target, budget=budget)))
 
 
 def read_seeds(text: str) -> list[int]:

@@ -13,13 +13,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fedskew.compare.amounts import amount
 from fedskew.compare.estimates import FEWEST
 from fedskew.compare.ranking import ComparisonTable, TableRow
 from fedskew.compare.scores import Metric
+from fedskew.compare.verdict import REFERENCES
 from fedskew.foreign import printable
-from fedskew.report.amounts import amount, change_text, difference_text, estimate_text
+from fedskew.report.amounts import change_text, difference_text, estimate_text
 
-ACCURACY = ("final", "best", "at_budget", "client_accuracy", "ad", "sdad")
+ACCURACY = ("final", "best", "at_budget", "client_accuracy", "worst10", "ad", "sdad")
 # the first two of these that are shown fit 80 columns
 DIFFERENCES = ("final", "at_budget", "client_accuracy")
 KINDS = {"rounds": "count", "bytes": "bytes", "time": "seconds", "energy": "joules"}
@@ -151,14 +153,6 @@ def caption(comparison: ComparisonTable) -> list[str]:
     if comparison.references:
         lines.append(references_text(comparison))
     return [*lines, *comparison.notes]
-
-
-REFERENCES = {
-    "local_only": "every client trains alone",
-    "majority_class": "each client's most frequent training label",
-    "fine_tuned": "{tuned}'s model, trained on at each client",
-    "centralised": "all training data in one place",
-}
 
 
 def references_text(comparison: ComparisonTable) -> str:
