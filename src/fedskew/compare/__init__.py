@@ -1,6 +1,7 @@
 """Several methods on one federation.
 
 ``contenders``    recipes brought onto the first one's federation
+``lineup``        in which order, kept beside their runs
 ``comparison``    their runs over seeds, paired
 ``scores``        the columns of a comparison, and which figure of a run stands in each
 ``estimates``     a mean over seeds and how far it can be trusted

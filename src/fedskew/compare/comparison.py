@@ -29,6 +29,7 @@ import numpy as np
 from fedskew.compare.amounts import listed
 from fedskew.compare.coinciding import coinciding
 from fedskew.compare.contenders import training_note
+from fedskew.compare.lineup import in_order, read_lineups
 from fedskew.compare.ranking import (
     ComparisonTable,
     Entry,
@@ -98,9 +99,15 @@ class Comparison:
 
     @classmethod
     def read(cls, *folders: str | Path, references: bool | None = None) -> Comparison:
-        """Compare run folders, or all runs below the given folders; each run counts once."""
+        """Compare run folders, or all runs below the given folders; each run counts once.
+
+        Methods come in the order in which they were compared there, if they were, else by name.
+        """
         runs = _each_once([Run.read(folder) for folder in find_runs(folders)])
-        return cls.of(runs, references=references)
+        lineup = read_lineups(folders)
+        places = in_order(dict.fromkeys(run.fingerprint for run in runs), lineup)
+        runs = sorted(runs, key=lambda run: places.index(run.fingerprint))
+        return cls.of(runs, lineup, references=references)
 
     def against(self, baseline: str) -> Comparison:
         """The same with this method first, so that the others are compared with it."""
