@@ -59,6 +59,7 @@ def test_it_prints_a_table_and_says_what_is_shared(compared):
     assert "final accuracy" in text
     assert "minus fedavg" in text
     assert "fewer than 5 seeds" in text
+    assert "AD: mean distance of the clients' accuracies from 1" in " ".join(text.split())
     assert " ".join(text.split()).count(Comparison.read(out).against("fedavg").verdict()) == 1
     assert len(cells(out)) == 4
     assert "needs no network" in text

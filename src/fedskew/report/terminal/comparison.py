@@ -24,13 +24,18 @@ from fedskew.report.amounts import change_text, difference_text, estimate_text
 ACCURACY = ("final", "best", "at_budget", "client_accuracy", "worst10", "ad", "sdad")
 # the first two of these that are shown fit 80 columns
 DIFFERENCES = ("final", "at_budget", "client_accuracy")
+WIDE = 100  # columns: fewer have no room for the worst tenth, which the verdict names too
+ABBREVIATIONS = ("ad", "sdad", "jain")
 KINDS = {"rounds": "count", "bytes": "bytes", "time": "seconds", "energy": "joules"}
 CellText = Callable[[TableRow, Metric, bool], Text]
 
 
 def show_comparison(comparison: ComparisonTable, console: Console) -> None:
     """Print accuracy, differences and cost, and what to know about them."""
-    accuracy = [m for m in shown_metrics(comparison) if m.key in ACCURACY]
+    fits = console.width >= WIDE
+    accuracy = [
+        m for m in shown_metrics(comparison) if m.key in ACCURACY and (fits or m.key != "worst10")
+    ]
     reached = [m for m in comparison.metrics if m.to_target]
     spent = [m for m in comparison.metrics if m.key not in ACCURACY and not m.to_target]
     first = printable(comparison.rows[0].label, 20)
@@ -150,6 +155,9 @@ def caption(comparison: ComparisonTable) -> list[str]:
             "† no global model: "
             "see the clients' accuracy, of their own models on their own test sets"
         )
+    short = [metric for metric in comparison.metrics if metric.key in ABBREVIATIONS]
+    if short:
+        lines.append(". ".join(f"{metric.title}: {metric.meaning}" for metric in short))
     if comparison.references:
         lines.append(references_text(comparison))
     return [*lines, *comparison.notes]
