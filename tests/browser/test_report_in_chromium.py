@@ -94,15 +94,37 @@ def page(tmp_path_factory):
     return (root / "report.html").as_uri()
 
 
-@pytest.fixture
-def opened(browser, page):
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """fedavg, a method that coincides with it, and one with several models."""
+    root = tmp_path_factory.mktemp("mixed")
+    for number, name in enumerate(("fedavg", "own", "twin")):
+        for seed in (0, 1):
+            write_run(
+                root / name / f"seed-{seed}",
+                name,
+                seed,
+                mark="same",
+                personal=name == "own",
+                local={"lr": 0.1 + number},
+            )
+    save_page(Comparison.read(root), root / "report.html")
+    return (root / "report.html").as_uri()
+
+
+def fresh(browser, page):
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     browser.get_log("browser"), browser.get_log("performance")
     browser.get(page)
     browser.execute_script("localStorage.clear()")
     browser.get(page)
     assert browser.execute_script("return document.documentElement.dataset.ready") == "yes"
-    yield browser
+    return browser
+
+
+@pytest.fixture
+def opened(browser, page):
+    yield fresh(browser, page)
     assert [
         entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")
     ] == []
@@ -279,6 +301,164 @@ def test_plans_show_chains(opened):
     assert opened.find_element(By.CSS_SELECTOR, "#plan .hint").text.startswith("Round 2:")
 
 
+def test_a_parallel_plan_does_not_look_like_a_chain(opened):
+    """Every client has its own way from the model; in a chain only the first has."""
+    script = """
+        const paths = [...document.querySelectorAll('#plan svg path')];
+        const heads = paths.flatMap((path) => path.getAttribute('d').match(/m-[45] -[45]l/g) || []);
+        const circles = [...document.querySelectorAll('#plan svg circle')];
+        const rows = new Set(circles.map((circle) => circle.getAttribute('cy')));
+        return [heads.length, circles.length, rows.size, paths.length];
+    """
+    assert opened.execute_script(script) == [6, 6, 1, 1]  # one branching way to six clients
+    assert (
+        "6 clients in parallel on 1 model"
+        in opened.find_element(By.CSS_SELECTOR, "#plan .hint").text
+    )
+    opened.find_element(By.CSS_SELECTOR, "#plan select").send_keys("chains")
+    assert opened.execute_script(script) == [6, 6, 2, 6]  # two chains of three, an arrow each
+
+
+# ---------------------------------------------------------------- words and the picture of costs
+
+
+def sections(browser):
+    return browser.execute_script(
+        "return [...document.querySelectorAll('main section')].map((section) => section.id)"
+    )
+
+
+def test_it_opens_with_the_verdict_then_pictures_then_tables(opened, page):
+    assert sections(opened)[:4] == ["verdict", "cost", "curves", "table"]
+    folder = Path(page.removeprefix("file://")).parent
+    said = Comparison.read(folder).verdict(target=0.3, budget="bytes")
+    shown = opened.find_elements(By.CSS_SELECTOR, "#verdict p:not(.notice)")
+    assert " ".join(line.text for line in shown) == said
+    assert "3 seeds are too few" in said
+
+
+def test_costs_are_a_point_for_each_method_and_the_line_of_the_best(opened):
+    centres = """
+        const dots = [...document.querySelectorAll('#cost circle.point')];
+        return dots.map((dot) => [dot.getAttribute('cx'), dot.getAttribute('cy')].map(Number));
+    """
+    by_bytes = opened.execute_script(centres)
+    assert len(by_bytes) == 3
+    # every round moves 12 models, chains of three 8: cheaper, and not the best
+    line = "return document.querySelector('#cost .efficient').getAttribute('d')"
+    assert opened.execute_script(line).count("V") == 1
+    click(opened, "#cost input[value=energy]")
+    assert opened.execute_script(centres) != by_bytes
+    assert opened.execute_script(line).count("V") == 0  # they all spend as much
+    assert "energy of the clients" in opened.find_element(By.CSS_SELECTOR, "#cost svg").text
+    box = opened.find_element(By.CSS_SELECTOR, "#cost select")
+    assert [option.text for option in box.find_elements(By.TAG_NAME, "option")] == [
+        "final accuracy",
+        "clients' accuracy",
+        "worst tenth",
+    ]
+
+
+def test_arrow_keys_go_from_method_to_method(opened):
+    svg = opened.find_element(By.CSS_SELECTOR, "#cost svg")
+    opened.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'}); arguments[0].focus()",
+        svg,
+    )
+    time.sleep(0.2)
+    seen = []
+    for _ in range(4):
+        svg.send_keys(Keys.ARROW_RIGHT)
+        seen.append(tip(opened).split("\n")[0])
+    assert seen == ["chains", NASTY, "fedavg", "fedavg"]  # the cheapest first, then the better
+    assert "final accuracy: 0." in tip(opened)
+    assert "bytes: " in tip(opened)
+
+
+def test_the_target_is_drawn(opened):
+    target = "const t = document.querySelector('#curves .target'); return t && t.getAttribute('y1')"
+    assert float(opened.execute_script(target)) > 0
+    assert "target 0.3" in opened.find_element(By.CSS_SELECTOR, "#curves svg").text
+    opened.find_element(By.CSS_SELECTOR, "#curves select").send_keys("test loss")
+    assert opened.execute_script(target) is None  # a loss has no target
+
+
+def test_figures_that_need_words_have_them_where_they_stand(opened):
+    table = opened.find_element(By.ID, "table").text
+    for words in ("AD mean distance", "SDAD standard deviation", "Jain how evenly"):
+        assert words in table
+    federation = opened.find_element(By.ID, "federation").text
+    assert "population stability index" in federation
+    assert "AFLS's skew" in federation
+
+
+def legend(browser, figure):
+    found = browser.find_elements(By.CSS_SELECTOR, f"#{figure} .legend li")
+    return [" ".join(entry.text.split()) for entry in found]
+
+
+def test_entries_without_data_are_grey_and_twins_are_named(browser, mixed):
+    fresh(browser, mixed)
+    expected = ["fedavg same as twin", "own several models, no global one", "twin same as fedavg"]
+    assert legend(browser, "curves") == legend(browser, "cost") == expected
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#curves .legend button")) == 2
+    dashes = [
+        curve.get_attribute("stroke-dasharray")
+        for curve in browser.find_elements(By.CSS_SELECTOR, "#curves .curve")
+    ]
+    assert dashes[0] is None or dashes[0] == ""
+    assert dashes[2] == "8 8"  # lies on the first one, and lets it be seen
+    box = browser.find_element(By.CSS_SELECTOR, "#curves select")
+    box.send_keys("accuracy of the clients")
+    assert legend(browser, "curves") == [
+        "fedavg one global model",
+        "own",
+        "twin one global model",
+    ]
+    assert "fedavg and twin coincide" in browser.find_element(By.ID, "verdict").text
+    assert "fedavg, twin" in browser.find_element(By.CSS_SELECTOR, "#cost svg").text
+
+
+# ---------------------------------------------------------------- focus
+
+FOCUSED = """
+    const e = document.activeElement;
+    return [e.tagName, e.closest('[id]')?.id || '', e.innerText || '', e.name || ''];
+"""
+
+
+def test_the_keyboard_stays_where_it_is(opened):
+    button = opened.find_elements(By.CSS_SELECTOR, "#curves .legend button")[1]
+    opened.execute_script("arguments[0].focus()", button)
+    before = opened.execute_script(FOCUSED)
+    assert before[:3] == ["BUTTON", "curves", "chains"]
+    for pressed in ("false", "true"):
+        ActionChains(opened).send_keys(Keys.ENTER).perform()
+        assert opened.execute_script(FOCUSED) == before
+        assert (
+            opened.execute_script("return document.activeElement.getAttribute('aria-pressed')")
+            == pressed
+        )
+    radio = opened.find_element(By.CSS_SELECTOR, "#cost input[value=bytes]")
+    opened.execute_script("arguments[0].focus()", radio)
+    ActionChains(opened).send_keys(Keys.ARROW_RIGHT).perform()
+    assert opened.execute_script("return document.activeElement.value") == "time"
+    opened.execute_script("document.querySelector('.theme').focus()")
+    ActionChains(opened).send_keys(Keys.ENTER).perform()
+    assert opened.execute_script(FOCUSED)[2] == "Light theme"
+
+
+def test_arrow_keys_go_on_where_they_were_after_a_new_drawing(opened):
+    svg = opened.find_element(By.CSS_SELECTOR, "#curves svg")
+    opened.execute_script("arguments[0].focus({preventScroll: true})", svg)
+    for _ in range(3):
+        ActionChains(opened).send_keys(Keys.ARROW_RIGHT).perform()
+    opened.execute_script("window.dispatchEvent(new Event('resize'))")
+    time.sleep(0.5)
+    ActionChains(opened).send_keys(Keys.ARROW_RIGHT).perform()
+    assert tip(opened).startswith("round 4")
+
+
 # ---------------------------------------------------------------- themes, phones, files
 
 
@@ -350,6 +530,8 @@ def test_every_figure_gives_svg_and_csv(opened):
         svg, csv = opened.execute_async_script(script, figure)
         assert ElementTree.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
         assert "var(" not in svg  # colours are written out
+        named = figure in ("cost", "curves", "ecdf")
+        assert ("fedavg" in "".join(ElementTree.fromstring(svg).itertext())) >= named
         assert csv.count("\r\n") > 3
 
 
@@ -362,17 +544,23 @@ def test_the_live_page_follows_a_run_and_stops(browser, tmp_path):
     said = []
     with live_page(watched, said.append) as address:
         browser.get(address)
-        assert "0 of 1 run finished" in browser.find_element(By.ID, "top").text
+        assert "0 of 2 runs finished" in browser.find_element(By.ID, "top").text  # one not begun
+        browser.execute_script("document.querySelector('.theme').focus()")
+        browser.execute_script("document.querySelector('#again details').open = true")
         for path in folder.iterdir():
             path.unlink()
         write_run(folder)
         end = time.monotonic() + 15
         while (
-            "1 of 1 run finished" not in browser.find_element(By.ID, "top").text
+            "1 of 2 runs finished" not in browser.find_element(By.ID, "top").text
             and time.monotonic() < end
         ):
             time.sleep(0.1)
-        assert "1 of 1 run finished" in browser.find_element(By.ID, "top").text
+        assert "1 of 2 runs finished" in browser.find_element(By.ID, "top").text
+        # everything was made again, and the reader is where they were
+        assert browser.execute_script(FOCUSED)[:3] == ["BUTTON", "top", "Dark theme"]
+        assert browser.execute_script("return document.querySelector('#again details').open")
+        assert sections(browser)[:2] == ["verdict", "cost"]  # the first finished run has costs
         assert len(browser.find_elements(By.CSS_SELECTOR, "#table tbody tr")) == 2
         assert {url.partition("?")[0] for url in asked_for(browser) if url.startswith("http")} <= {
             address,

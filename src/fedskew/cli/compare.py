@@ -25,6 +25,7 @@ from fedskew.compare.contenders import (
     shared_text,
     training_note,
 )
+from fedskew.compare.lineup import keep_lineup
 from fedskew.errors import RecipeError, RunError, did_you_mean
 from fedskew.experiment.figures import RESOURCES, Resource
 from fedskew.experiment.run import Run
@@ -41,6 +42,13 @@ ReferencesFlag = Annotated[
         help="Also show local_only, majority_class, fine_tuned and centralised; "
         "by default if a method is personalised.",
         show_default=False,
+    ),
+]
+BaselineOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="METHOD",
+        help="Whom the others are compared with; by default the first that is found.",
     ),
 ]
 Cell = tuple[Contender, int, Path]
@@ -117,6 +125,7 @@ def compare(
             ),
             soft_wrap=True,
         )
+    keep_lineup(out, contenders)
     labels = {one.fingerprint: one.label for one in contenders}
     with watching([folder for *_, folder in cells], live, labels, resource, target, references):
         run_missing(cells, workers, quiet, tuned, contenders[named:])
@@ -269,13 +278,14 @@ def _stoppable() -> Iterator[None]:
 
 
 def show(comparison: Comparison, budget: Resource, target: float | None, as_json: bool) -> None:
-    """Print the table, or all of it as JSON."""
+    """Print the table and what it comes to, or all of it as JSON."""
     table = comparison.table(target=target, budget=budget)
     if as_json:
         facts = {
             "budget": budget,
             "budget_size": table.budget_size,
             "target": target,
+            "verdict": comparison.verdict(target=target, budget=budget),
             "notes": list(table.notes),
         }
         runs = [str(run.folder) for _, run in comparison.runs]
@@ -288,6 +298,8 @@ def show(comparison: Comparison, budget: Resource, target: float | None, as_json
     from fedskew.report.terminal.comparison import show_comparison
 
     show_comparison(table, out_console)
+    out_console.print()
+    out_console.print(Text(comparison.verdict(target=target, budget=budget)))
 
 
 def read_seeds(text: str) -> list[int]:
@@ -340,13 +352,7 @@ def report(
     target: Annotated[
         float | None, typer.Option(help="Accuracy to reach, for example 0.9.")
     ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="METHOD",
-            help="Whom the others are compared with; by default the first that is found.",
-        ),
-    ] = None,
+    baseline: BaselineOption = None,
     references: ReferencesFlag = None,
 ) -> None:
     """Write one HTML file that shows runs of one federation.
@@ -407,6 +413,7 @@ def export(
     tensorboard: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder for TensorBoard.")
     ] = None,
+    baseline: BaselineOption = None,
 ) -> None:
     """Hand runs on: tidy Parquet tables, figures for papers, MLflow, TensorBoard."""
     if tables is None and figures is None and mlflow is None and tensorboard is None:
@@ -414,6 +421,7 @@ def export(
             "export", "nothing is asked for", "Give --tables, --figures, --mlflow or --tensorboard"
         )
     comparison = Comparison.read(*runs)
+    comparison = comparison.against(baseline) if baseline else comparison
     if tables is not None:
         from fedskew.report.exports import to_parquet
 

@@ -26,17 +26,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedskew.compare.amounts import listed
+from fedskew.compare.coinciding import coinciding
 from fedskew.compare.contenders import training_note
+from fedskew.compare.lineup import in_order, read_lineups
 from fedskew.compare.ranking import (
     ComparisonTable,
     Entry,
     method_row,
     method_scores,
     reference_row,
-    winner,
     without_global,
 )
 from fedskew.compare.scores import METRICS, scores_of
+from fedskew.compare.standing import winner
+from fedskew.compare.verdict import verdict
 from fedskew.errors import DataError, RunFolderError, did_you_mean
 from fedskew.experiment.figures import RESOURCES, Resource, total
 from fedskew.experiment.run import Run
@@ -95,9 +99,15 @@ class Comparison:
 
     @classmethod
     def read(cls, *folders: str | Path, references: bool | None = None) -> Comparison:
-        """Compare run folders, or all runs below the given folders; each run counts once."""
+        """Compare run folders, or all runs below the given folders; each run counts once.
+
+        Methods come in the order in which they were compared there, if they were, else by name.
+        """
         runs = _each_once([Run.read(folder) for folder in find_runs(folders)])
-        return cls.of(runs, references=references)
+        lineup = read_lineups(folders)
+        places = in_order(dict.fromkeys(run.fingerprint for run in runs), lineup)
+        runs = sorted(runs, key=lambda run: places.index(run.fingerprint))
+        return cls.of(runs, lineup, references=references)
 
     def against(self, baseline: str) -> Comparison:
         """The same with this method first, so that the others are compared with it."""
@@ -213,6 +223,12 @@ class Comparison:
             next(with_rows, ""),
         )
 
+    def verdict(self, *, target: float | None = None, budget: Resource = "rounds") -> str:
+        """The comparison in two or three sentences: who won and how sure that is, what it cost,
+        for whom it is worse, and whether a plain reference beats everybody.
+        """
+        return " ".join(verdict(self.table(target=target, budget=budget), self.entries))
+
     def notes(self) -> list[str]:
         """What to know before trusting the table."""
         notes = [
@@ -226,6 +242,11 @@ class Comparison:
         seeds = {tuple(r.seed for r in entry.finished) for entry in self.entries if entry.finished}
         if len(seeds) > 1:
             notes.append("methods have different seeds; differences use those both have")
+        notes += [
+            f"{listed([entry.label for entry in group])} coincide: "
+            "the same accuracy in every round of every seed"
+            for group in coinciding(self.entries)
+        ]
         if note := training_note({entry.label: entry.recipe for entry in self.entries}):
             notes.append(note)
         return notes + (

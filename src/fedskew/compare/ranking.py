@@ -1,22 +1,18 @@
-"""Methods' figures over seeds: a row each, differences from the first, and the real best."""
+"""Methods' figures over seeds: a row each, and differences from the first."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fedskew.accounting.targets import Reduction, saving
 from fedskew.compare.estimates import Estimate, mean_interval, paired_difference
-from fedskew.compare.scores import METRICS, Metric, client_scores, target_scores
+from fedskew.compare.scores import METRICS, OF_CLIENTS, Metric, client_scores, target_scores
 from fedskew.experiment.figures import Resource, accuracy_at
 from fedskew.experiment.run import Run
 from fedskew.experiment.tables import Row
-
-OF_CLIENTS = ("client_accuracy", "ad", "sdad")  # metrics that references have
-# of the best figure: a smaller lead, however certain, cannot be seen in a table
-WORTH_SAYING = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,19 +192,3 @@ def reference_row(entry: Entry) -> TableRow:
         dict.fromkeys(values, mean_interval([])),
         central=False,
     )
-
-
-def winner(rows: Sequence[TableRow], metric: Metric) -> int | None:
-    """The best row if it beats every other one for real and by a thousandth; a censored figure
-    is a bound: it beats nobody.
-    """
-    known = [i for i, row in enumerate(rows) if row.estimates[metric.key].n]
-    if not metric.better or len(known) < 2:
-        return None
-    best = max(known, key=lambda i: metric.better * rows[i].estimates[metric.key].mean)
-    if rows[best].estimates[metric.key].censored:
-        return None
-    mine = rows[best].values[metric.key]
-    gaps = [paired_difference(mine, rows[i].values[metric.key]) for i in known if i != best]
-    least = WORTH_SAYING * abs(rows[best].estimates[metric.key].mean)
-    return best if all(gap.is_real and gap.mean * metric.better > least for gap in gaps) else None

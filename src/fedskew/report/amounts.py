@@ -1,55 +1,13 @@
-"""Numbers as people read them: shares with three digits, other amounts with a unit that fits."""
+"""A comparison's figures as texts: estimates with intervals, savings, differences."""
 
 from __future__ import annotations
 
 import math
 
 from fedskew.accounting.targets import Reduction
+from fedskew.compare.amounts import STEPS, amount, digits, unit_for
 from fedskew.compare.estimates import Estimate
 from fedskew.compare.scores import Metric
-
-STEPS: dict[str, tuple[tuple[float, str], ...]] = {
-    "bytes": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")),
-    "seconds": ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms")),
-    "joules": ((3.6e6, "kWh"), (3.6e3, "Wh"), (3.6, "mWh"), (3.6e-3, "µWh")),
-}
-
-
-def amount(value: float, kind: str) -> str:
-    """One number with its unit.
-
-    >>> amount(0.91234, "share"), amount(45.8, "count")
-    ('0.912', '45.8')
-    >>> amount(2_410_000, "bytes"), amount(90, "seconds")
-    ('2.41 MB', '1.5 min')
-    >>> amount(7200, "joules"), amount(float("inf"), "count")
-    ('2 Wh', 'inf')
-    >>> amount(float("nan"), "share")
-    '–'
-    """
-    if math.isnan(value):
-        return "–"
-    if kind == "share":
-        return f"{value:.3f}"
-    if kind == "count":
-        return f"{value:.1f}".removesuffix(".0")
-    size, unit = unit_for(value, kind)
-    return f"{digits(value / size, 3)} {unit}"
-
-
-def digits(value: float, count: int) -> str:
-    """So many significant digits, never with an exponent.
-
-    >>> digits(139.6, 2), digits(0.2449, 2), digits(13_204.0, 3)
-    ('140', '0.24', '13200')
-    """
-    return f"{float(f'{value:.{count}g}'):.10g}"
-
-
-def unit_for(value: float, kind: str) -> tuple[float, str]:
-    """The unit in which a value reads well: (its size, its name)."""
-    steps = STEPS[kind]
-    return next((step for step in steps if abs(value) >= step[0]), steps[-1])
 
 
 def estimate_text(estimate: Estimate, metric: Metric) -> str:
@@ -58,9 +16,9 @@ def estimate_text(estimate: Estimate, metric: Metric) -> str:
     >>> from fedskew.compare.scores import METRICS
     >>> estimate_text(Estimate(0.9, 0.88, 0.92, 5), METRICS[0])
     '0.900 ±0.020'
-    >>> estimate_text(Estimate(30.0, 20, 40, 5, 2), METRICS[6])
+    >>> estimate_text(Estimate(30.0, 20, 40, 5, 2), METRICS[7])
     '>30 (2 of 5 never)'
-    >>> estimate_text(Estimate(4.63e6, 4.39e6, 4.87e6, 5), METRICS[12])
+    >>> estimate_text(Estimate(4.63e6, 4.39e6, 4.87e6, 5), METRICS[13])
     '4.63 ±0.24 MB'
     """
     if not estimate.n:

@@ -78,7 +78,11 @@ class Watched:
             try:
                 comparison = Comparison.of(runs, self._labels, references=self._references)
                 self._payload = payload_of(
-                    comparison, live=not last, groups=self._groups, **self._options
+                    comparison,
+                    live=not last,
+                    groups=self._groups,
+                    planned=len(self._folders),
+                    **self._options,
                 )
                 self._version += 1
             except FedskewError as error:

@@ -32,7 +32,13 @@ def counts_of(clients: int, classes: int, seed: int) -> np.ndarray:
 
 
 def record(
-    t: int, chosen: np.ndarray, level: float, rng: np.random.Generator, chain: int, failing: str
+    t: int,
+    chosen: np.ndarray,
+    level: float,
+    rng: np.random.Generator,
+    chain: int,
+    failing: str,
+    personal: bool = False,
 ) -> RoundRecord:
     if not t:
         return RoundRecord(
@@ -62,11 +68,12 @@ def record(
         losses,
         failures,
         moved,
-        accuracy,
-        2 - accuracy,
+        np.nan if personal else accuracy,
+        np.nan if personal else 2 - accuracy,
         0.02,
         {},
         Cost(1.5 + 0.1 * t, 40.0),
+        client_accuracy=accuracy if personal else np.nan,
     )
 
 
@@ -85,11 +92,13 @@ def write_run(
     failing: str = "",
     until: int | None = None,  # leave the run unfinished after this round
     cluster: bool = False,
+    personal: bool = False,  # several models, none of them global
+    mark: str = "",  # runs of one mark are the same whatever their name
     **tables,
 ) -> Path:
     """A run folder as fedskew writes it."""
     resolved = recipe(name, clients=clients, rounds=rounds, budget=budget, **tables)
-    rng = np.random.default_rng([seed, len(name), round(100 * level)])
+    rng = np.random.default_rng([seed, len(mark or name), round(100 * level)])
     counts = counts_of(clients, classes, seed)
     out = RunFolder(folder, resolved, seed)
     out.begin({})
@@ -98,7 +107,7 @@ def write_run(
     for t in range(rounds + 1 if until is None else until + 1):
         chosen = rng.permutation(clients)[:budget]
         times[chosen] += t > 0
-        out.append(record(t, chosen, level, rng, chain, failing))
+        out.append(record(t, chosen, level, rng, chain, failing, personal))
     if until is None:
         columns = {
             "client": list(range(clients)),

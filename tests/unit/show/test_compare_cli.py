@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 
 from typer.testing import CliRunner
 
-from fedskew import Run
+from fedskew import Comparison, Run
 from fedskew.cli import main as cli
 from fedskew.errors import FedskewError
 from fedskew.records import RESULT
@@ -59,6 +59,8 @@ def test_it_prints_a_table_and_says_what_is_shared(compared):
     assert "final accuracy" in text
     assert "minus fedavg" in text
     assert "fewer than 5 seeds" in text
+    assert "AD: mean distance of the clients' accuracies from 1" in " ".join(text.split())
+    assert " ".join(text.split()).count(Comparison.read(out).against("fedavg").verdict()) == 1
     assert len(cells(out)) == 4
     assert "needs no network" in text
     assert (out / "r.html").stat().st_size > 50_000
@@ -110,6 +112,8 @@ def test_json_holds_all_figures(compared):
     assert row["difference_mean"] is not None
     assert found["budget_size"] == 2
     assert len(found["runs"]) == 4
+    assert found["verdict"] == Comparison.read(out).against("fedavg").verdict()
+    assert "2 seeds are too few to call that real" in found["verdict"]
 
 
 def test_the_runs_keep_label_counts_and_clusters(compared):

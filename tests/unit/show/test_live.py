@@ -42,6 +42,14 @@ def test_values_grow_and_unchanged_ones_are_not_sent_again(tmp_path):
         assert json.loads(get(f"{address}data.json", **{"If-None-Match": tag})[1])["live"] is False
 
 
+def test_runs_that_have_not_begun_are_counted(tmp_path):
+    write_run(tmp_path / "a")
+    watched = Watched([tmp_path / name for name in "abcd"])
+    with live_page(watched, lambda address: None) as address:
+        found = json.loads(get(f"{address}data.json")[1])
+        assert found["progress"] == {"runs": 4, "finished": 1}
+
+
 def test_another_sites_name_is_refused(tmp_path):
     write_run(tmp_path / "a")
     with live_page(Watched([tmp_path / "a"]), lambda address: None) as address:

@@ -77,6 +77,46 @@ def test_everything_a_report_promises_is_in_it(tmp_path):
     assert "bytes to 0.3" in [column["title"] for column in payload["table"]["columns"]]
 
 
+def test_it_opens_with_the_verdict_and_the_numbers_of_the_picture(tmp_path):
+    found = two_methods(tmp_path)
+    payload = embedded_of(page_html(payload_of(found, target=0.3, budget="bytes")))
+    assert " ".join(payload["verdict"]) == found.verdict(target=0.3, budget="bytes")
+    assert payload["target"] == 0.3
+    row = found.table().rows[1]
+    costs = payload["costs"]
+    assert costs["judged"] == "final"
+    for key in ("final", "client_accuracy", "worst10", "bytes", "time", "energy"):
+        estimate = row.estimates[key]
+        assert costs["methods"][1][key] == [estimate.mean, estimate.low, estimate.high]
+
+
+def test_what_is_not_plain_english_is_explained_where_it_stands(tmp_path):
+    payload = payload_of(two_methods(tmp_path))
+    meanings = {column["title"]: column["meaning"] for column in payload["table"]["columns"]}
+    assert all(meanings[title] for title in ("AD", "SDAD", "Jain", "worst tenth"))
+    facts = {name: meaning for name, _, _, meaning in payload["federation"]["facts"]}
+    assert all(facts[name] for name in ("HD", "JSD", "WPSI", "omega", "size Gini"))
+
+
+def test_methods_that_coincide_are_told_to_the_page(tmp_path):
+    for lr, name, level in ((0.1, "fedavg", 0.7), (0.2, "ours", 0.9), (0.3, "twin", 0.7)):
+        for seed in (0, 1):
+            folder = tmp_path / name / f"seed-{seed}"
+            write_run(folder, name, seed, level=level, mark="same", local={"lr": lr})
+    payload = payload_of(Comparison.read(tmp_path))
+    twins = {method["label"]: method["twins"] for method in payload["methods"]}
+    assert twins == {"fedavg": ["twin"], "ours": [], "twin": ["fedavg"]}
+    assert "fedavg and twin coincide" in " ".join(payload["notes"])
+
+
+def test_all_planned_runs_are_counted(tmp_path):
+    write_run(tmp_path / "a" / "seed-0")
+    write_run(tmp_path / "a" / "seed-1", seed=1, until=2)
+    found = Comparison.read(tmp_path)
+    assert payload_of(found)["progress"] == {"runs": 2, "finished": 1}
+    assert payload_of(found, planned=6)["progress"] == {"runs": 6, "finished": 1}
+
+
 def test_the_raster_says_who_was_chosen_when(tmp_path):
     found = two_methods(tmp_path)
     run = found.entries[0].runs[0]

@@ -17,7 +17,9 @@ from fedskew.report.page.html import _file, scripts
 def test_every_part_that_is_described_is_listed_once():
     assert len(listed()) == len(set(listed()))
     assert set(listed()) == set(described())
-    assert ids_of_drawings() == ["curves", "labels", "map", "chosen", "plan", "ecdf", "ledger"]
+    assert ids_of_drawings() == [
+        *("cost", "curves", "labels", "map", "chosen", "plan", "ecdf", "ledger")
+    ]
 
 
 @pytest.mark.parametrize("name", described())
@@ -26,8 +28,21 @@ def test_a_part_has_what_the_page_asks_of_it(name):
     assert {"id", "title", "needs"} <= keys
     kind = {"parts"} if "parts" in keys else {"hint", "draw", "csv"}
     assert kind <= keys
-    optional = {"link", "half"} if "parts" in keys else {"link", "half", "legend", "controls"}
+    optional = (
+        {"link", "half"} if "parts" in keys else {"link", "half", "legend", "absent", "controls"}
+    )
     assert keys <= {"id", "title", "needs"} | kind | optional
+
+
+@pytest.mark.parametrize("name", described())
+def test_a_part_with_a_legend_says_why_an_entry_is_grey(name):
+    keys = keys_of(described()[name])
+    assert ("legend" in keys) == ("absent" in keys)
+
+
+def test_the_page_opens_with_words_then_pictures_then_tables():
+    ids = [text_of(described()[name], "id") for name in listed()]
+    assert ids[:4] == ["verdict", "cost", "curves", "table"]
 
 
 def test_ids_and_names_in_the_contents_are_different():

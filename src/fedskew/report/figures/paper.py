@@ -13,7 +13,7 @@ from fedskew.compare.estimates import mean_interval
 from fedskew.compare.ranking import Entry
 from fedskew.errors import DataError, did_you_mean
 from fedskew.experiment.figures import Resource
-from fedskew.report.figures.style import COLOURS, SOFT, drawing, new_figure, save, short
+from fedskew.report.figures.style import METHOD_COLOURS, drawing, new_figure, save, short
 from fedskew.types import Floats
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ X_LABELS: dict[Resource, tuple[str, float]] = {  # what stands below the axis, a
     "time": ("simulated time (s)", 1.0),
     "energy": ("energy of the clients (Wh)", 3600.0),
 }
-LINES = ("-", "--", ":", "-.")
+LINES = ("-", "--", ":")  # by nine methods each
+REFERENCE, REFERENCE_LINES = "#57606a", ("--", ":", "-.", "-")
 
 
 def curve_of(entry: Entry, resource: Resource) -> tuple[Floats, Floats, Floats, Floats]:
@@ -73,7 +74,7 @@ def draw_ecdf(comparison: Comparison, *, width: float = 5.0, height: float = 3.4
         axes = figure.subplots()
         looks = [(entry, _look(number)) for number, entry in enumerate(comparison.entries)]
         beside = [
-            (entry, (SOFT, LINES[number % len(LINES)]))
+            (entry, (REFERENCE, REFERENCE_LINES[number % len(REFERENCE_LINES)]))
             for number, entry in enumerate(comparison.references or ())
         ]
         for entry, (colour, line) in looks + beside:
@@ -105,7 +106,9 @@ def save_paper_figures(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def _look(number: int) -> tuple[str, str]:
-    return COLOURS[number % len(COLOURS)], LINES[number // len(COLOURS) % len(LINES)]
+    """Colour and line as the page has them (``colour`` and ``dash`` in elements.js)."""
+    size = len(METHOD_COLOURS)
+    return METHOD_COLOURS[number % size], LINES[min(number // size, len(LINES) - 1)]
 
 
 def _finish(figure: Figure, axes: Axes, x: str, y: str) -> Figure:

@@ -36,6 +36,18 @@ COLOURS = (
     "#999933",
     "#AA4499",
 )
+# of methods, on the page and in papers alike: the same, darker where thin lines would be too pale
+METHOD_COLOURS = (
+    "#332288",
+    "#b8860b",
+    "#117733",
+    "#c44a5e",
+    "#2b8fc4",
+    "#882255",
+    "#2b8a7c",
+    "#7d7d22",
+    "#aa4499",
+)
 GREY = "#BBBBBB"
 INK = "#222222"
 SOFT = "#666666"

@@ -1,6 +1,7 @@
 """The report: one HTML file that needs no network, or the same page served while runs go on.
 
 ``payload``     a comparison as plain values
+``costs``       of it what each method reached and spent
 ``federation``  of it the federation: skew, heat map, map of the clients
 ``choices``     of it who was chosen, and the plans of rounds
 ``html``        puts values, style and scripts together into one file

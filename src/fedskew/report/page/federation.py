@@ -25,6 +25,15 @@ from fedskew.types import Ints
 MOST_MEASURED = 2_000
 MOST_BANDS = 400  # columns of the heat map
 MOST_DOTS = 1_500  # places on the map
+MEANINGS = {
+    "HD": "Hellinger distance: how much the label mixes of two clients differ",
+    "JSD": "Jensen-Shannon distance: how much clients' label mixes differ from their mean",
+    "WPSI": "weighted population stability index: how far clients' label mixes lie from that of "
+    "all data, larger clients counting more; labels that a client lacks weigh most",
+    "omega": "AFLS's skew: how far the average label mix lies from each client's; it grows with "
+    "the labels that clients lack",
+    "size Gini": "how unevenly the examples are spread over clients",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +138,7 @@ def _known_counts(labels: Labels) -> Counts:
 
 
 def _facts(counts: Counts, measurement: Measurement | None) -> list[list[str]]:
-    """(figure, value, what to compare it with)."""
+    """(figure, value, what to compare it with, what it means)."""
     f = skew_figures(counts.table) if measurement is None else measurement.figures
     sizes = f"{f.size_min:,.0f} / {f.size_median:,.0f} / {f.size_max:,.0f}"
     ceilings: Mapping[str, float] = (
@@ -142,12 +151,9 @@ def _facts(counts: Counts, measurement: Measurement | None) -> list[list[str]]:
         choice = "sequential" if measurement.sequential else "parallel"
         afls = f"AFLS: {choice} (threshold {measurement.omega_threshold:.2f})"
     classes = f"{f.classes_min} / {f.classes_mean:.1f} / {f.classes_max}"
-    return [
-        [
-            "clients",
-            f"{f.num_clients:,}",
-            f"{len(f.empty_clients)} without examples" if len(f.empty_clients) else "",
-        ],
+    empty = f"{len(f.empty_clients)} without examples" if len(f.empty_clients) else ""
+    facts = [
+        ["clients", f"{f.num_clients:,}", empty],
         ["examples", f"{f.num_examples:,.0f}", f"per client {sizes} (min / median / max)"],
         ["classes", f"{f.num_classes}", f"per client {classes} (min / mean / max)"],
         ["HD", f"{f.hd:.3f}", f"ceiling {ceilings['hd']:.3f}" if ceilings else ""],
@@ -156,6 +162,7 @@ def _facts(counts: Counts, measurement: Measurement | None) -> list[list[str]]:
         ["omega", f"{f.omega:.3f}", afls],
         ["size Gini", f"{f.size_gini:.3f}", "0 = all as large"],
     ]
+    return [[*fact, MEANINGS.get(fact[0], "")] for fact in facts]
 
 
 def _heat(rows: Any, labels: Ints, known: Ints) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from fedskew.compare.comparison import Comparison
 from fedskew.errors import DataError
 from fedskew.experiment.figures import Resource
 from fedskew.measure.payload import plain
+from fedskew.report.figures.style import METHOD_COLOURS
 from fedskew.report.page.payload import payload_of
 
 PAGE = resources.files("fedskew") / "report" / "page"
@@ -28,7 +29,7 @@ def page_html(payload: Mapping[str, Any]) -> str:
     parts = {
         "title": escape(str(payload["title"])),
         "connect": "'self'" if payload.get("live") else "'none'",
-        "style": _file("style.css"),
+        "style": f"{colours()}\n{_file('style.css')}",
         "data": embedded(payload),
         "script": "\n".join(_file(name) for name in scripts()),
     }
@@ -36,6 +37,16 @@ def page_html(payload: Mapping[str, Any]) -> str:
     # text, name, text, name, ... so that nothing inserted is searched again
     pieces = page.split("@@")
     return "".join(piece if i % 2 == 0 else parts[piece] for i, piece in enumerate(pieces))
+
+
+def colours() -> str:
+    """The light theme's colours of methods, which figures for papers have too.
+
+    >>> colours()[:24]
+    ':root { --c0: #332288; -'
+    """
+    named = " ".join(f"--c{i}: {colour};" for i, colour in enumerate(METHOD_COLOURS))
+    return f":root {{ {named} }}"
 
 
 def embedded(payload: Mapping[str, Any]) -> str:

@@ -11,16 +11,19 @@ from typing import Any
 import numpy as np
 import tomli_w
 
+from fedskew.compare.coinciding import coinciding, twins_of
 from fedskew.compare.comparison import Comparison
 from fedskew.compare.contenders import shared_text
 from fedskew.compare.ranking import ComparisonTable, Entry, TableRow
 from fedskew.compare.scores import Metric
+from fedskew.compare.verdict import verdict
 from fedskew.errors import RunFolderError
 from fedskew.experiment.figures import RESOURCES, Resource
 from fedskew.experiment.run import Run
 from fedskew.foreign import file_name
 from fedskew.report.amounts import change_text, difference_text, estimate_text
 from fedskew.report.page.choices import Budget, chains_of, raster_of
+from fedskew.report.page.costs import costs_of
 from fedskew.report.page.federation import Groups, federation_of
 from fedskew.report.terminal.comparison import (
     ACCURACY,
@@ -48,11 +51,15 @@ def payload_of(
     commands: Sequence[str] = (),
     live: bool = False,
     groups: Groups | None = None,
+    planned: int | None = None,
 ) -> dict[str, Any]:
     """All of a report.
 
     ``live``: the page asks for newer values while the runs go on; ``groups`` are kept in between.
+    ``planned``: how many runs there will be, where some have not begun; reference runs count.
     """
+    table = _finished_table(comparison, budget, target)
+    same = coinciding(comparison.entries)
     runs = [run for entry in comparison.entries for run in entry.runs]
     groups = groups or Groups()
     room = Budget.over(runs)
@@ -62,11 +69,15 @@ def payload_of(
         "made": datetime.now(UTC).isoformat(timespec="minutes"),
         "live": live,
         "shared": shared_text(runs[0].recipe),
+        "progress": _progress(comparison, planned),
+        "verdict": [] if table is None else verdict(table, comparison.entries),
+        "target": target,
         "notes": comparison.notes(),
         "commands": [*commands, *_commands(comparison)],
         "federation": federation_of(runs[0], groups),
-        "table": _table(comparison, budget, target),
-        "methods": [_method(entry, groups, room) for entry in comparison.entries],
+        "table": None if table is None else _table(table),
+        "costs": None if table is None else costs_of(table),
+        "methods": [_method(entry, groups, room, same) for entry in comparison.entries],
         "references": [
             {
                 "label": entry.label,
@@ -79,10 +90,25 @@ def payload_of(
     }
 
 
-def _method(entry: Entry, groups: Groups, room: Budget) -> dict[str, Any]:
+def _progress(comparison: Comparison, planned: int | None) -> dict[str, int]:
+    """How many of the runs there are to be have ended: of the methods, or of all that a live page
+    waits for.
+    """
+    shown = [run for entry in comparison.entries for run in entry.runs]
+    counted = shown if planned is None else [run for _, run in comparison.runs]
+    return {
+        "runs": len(shown) if planned is None else planned,
+        "finished": sum(run.finished for run in counted),
+    }
+
+
+def _method(
+    entry: Entry, groups: Groups, room: Budget, same: Sequence[Sequence[Entry]]
+) -> dict[str, Any]:
     recipe = entry.recipe
     return {
         "label": entry.label,
+        "twins": twins_of(entry.label, same),
         "description": recipe.get("description", ""),
         "citation": recipe.get("citation", ""),
         "stages": {key: recipe[key]["use"] for key in STAGES if key in recipe},
@@ -177,15 +203,26 @@ def _failures(run: Run) -> dict[str, Any]:
     }
 
 
-def _table(comparison: Comparison, budget: Resource, target: float | None) -> dict[str, Any] | None:
+def _finished_table(
+    comparison: Comparison, budget: Resource, target: float | None
+) -> ComparisonTable | None:
+    """None if nothing is finished yet."""
     try:
-        table = comparison.table(target=target, budget=budget)
-    except RunFolderError:  # nothing is finished yet
+        return comparison.table(target=target, budget=budget)
+    except RunFolderError:
         return None
+
+
+def _table(table: ComparisonTable) -> dict[str, Any]:
     metrics = shown_metrics(table)
     return {
         "columns": [
-            {"title": title_of(metric, table), "key": metric.key, "part": _part(metric)}
+            {
+                "title": title_of(metric, table),
+                "key": metric.key,
+                "part": _part(metric),
+                "meaning": metric.meaning,
+            }
             for metric in metrics
         ],
         "rows": [_table_row(table, number, metrics) for number in range(len(table.rows))],

@@ -13,22 +13,29 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fedskew.compare.amounts import amount
 from fedskew.compare.estimates import FEWEST
 from fedskew.compare.ranking import ComparisonTable, TableRow
 from fedskew.compare.scores import Metric
+from fedskew.compare.verdict import REFERENCES
 from fedskew.foreign import printable
-from fedskew.report.amounts import amount, change_text, difference_text, estimate_text
+from fedskew.report.amounts import change_text, difference_text, estimate_text
 
-ACCURACY = ("final", "best", "at_budget", "client_accuracy", "ad", "sdad")
+ACCURACY = ("final", "best", "at_budget", "client_accuracy", "worst10", "ad", "sdad")
 # the first two of these that are shown fit 80 columns
 DIFFERENCES = ("final", "at_budget", "client_accuracy")
+WIDE = 100  # columns: fewer have no room for the worst tenth, which the verdict names too
+ABBREVIATIONS = ("ad", "sdad", "jain")
 KINDS = {"rounds": "count", "bytes": "bytes", "time": "seconds", "energy": "joules"}
 CellText = Callable[[TableRow, Metric, bool], Text]
 
 
 def show_comparison(comparison: ComparisonTable, console: Console) -> None:
     """Print accuracy, differences and cost, and what to know about them."""
-    accuracy = [m for m in shown_metrics(comparison) if m.key in ACCURACY]
+    fits = console.width >= WIDE
+    accuracy = [
+        m for m in shown_metrics(comparison) if m.key in ACCURACY and (fits or m.key != "worst10")
+    ]
     reached = [m for m in comparison.metrics if m.to_target]
     spent = [m for m in comparison.metrics if m.key not in ACCURACY and not m.to_target]
     first = printable(comparison.rows[0].label, 20)
@@ -148,17 +155,12 @@ def caption(comparison: ComparisonTable) -> list[str]:
             "† no global model: "
             "see the clients' accuracy, of their own models on their own test sets"
         )
+    short = [metric for metric in comparison.metrics if metric.key in ABBREVIATIONS]
+    if short:
+        lines.append(". ".join(f"{metric.title}: {metric.meaning}" for metric in short))
     if comparison.references:
         lines.append(references_text(comparison))
     return [*lines, *comparison.notes]
-
-
-REFERENCES = {
-    "local_only": "every client trains alone",
-    "majority_class": "each client's most frequent training label",
-    "fine_tuned": "{tuned}'s model, trained on at each client",
-    "centralised": "all training data in one place",
-}
 
 
 def references_text(comparison: ComparisonTable) -> str:

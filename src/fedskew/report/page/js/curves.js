@@ -25,7 +25,17 @@ const curvesFigure = {
   link: "Curves",
   needs: ["methods.runs.series", "t95"],
   legend: true,
-  hint: () => "Line: mean over seeds. Band: 95 % interval of the mean.",
+  absent(method) {
+    if (curvePoints(method, App.state.x, App.state.y).length) return "";
+    if (!method.runs.some((run) => run.series[App.state.y])) {
+      return reasonWithout(App.state.y, method);
+    }
+    return `no account of ${App.state.x}`;
+  },
+  hint() {
+    const target = shownTarget() ? ` Dashed: the target, ${shownTarget()}.` : "";
+    return `Line: mean over seeds. Band: 95 % interval of the mean.${target}`;
+  },
   controls: [
     {
       key: "x",
@@ -51,6 +61,23 @@ const curvesFigure = {
 
 function anyRunHas(key) {
   return App.data.methods.some((method) => method.runs.some((run) => run.series[key]));
+}
+
+/** Why a method has no values of a kind. */
+function reasonWithout(key, method) {
+  const has = (other) => method.runs.some((run) => run.series[other]);
+  if (["accuracy", "final", "loss"].includes(key) && has("client_accuracy")) {
+    return "several models, no global one";
+  }
+  if (key === "client_accuracy" && has("accuracy")) return "one global model";
+  return ["client_accuracy", "worst10"].includes(key) ? "clients not tested" : "not evaluated yet";
+}
+
+/** The target where the curves are those it was held against, else null. */
+function shownTarget() {
+  const { y } = App.state;
+  const isJudged = y === "accuracy" || (y === "client_accuracy" && !anyRunHas("accuracy"));
+  return isJudged ? App.data.target : null;
 }
 
 function shownCurves() {
@@ -94,8 +121,9 @@ function meanPoint(round, pairs) {
 /** Where values end on the vertical axis: shares close around the curves, losses from 0. */
 function valueRange(points) {
   if (App.state.y === "loss") return [0, Math.max(...points.map((p) => p.y), 0.1) * 1.05];
-  const high = Math.max(...points.map((p) => p.y + p.half), 0.1) * 1.04;
-  const low = Math.min(...points.map((p) => p.y - p.half), 1) - 0.03;
+  const target = shownTarget() ? [shownTarget()] : [];
+  const high = Math.max(...points.map((p) => p.y + p.half), ...target, 0.1) * 1.04;
+  const low = Math.min(...points.map((p) => p.y - p.half), ...target, 1) - 0.03;
   return [Math.max(0, low), Math.min(1, high)];
 }
 
@@ -118,11 +146,27 @@ function drawCurves(lines, width) {
   });
   const longest = Math.max(2, ...lines.map((line) => line.points.length));
   return {
-    svg: canvas(width, box.bottom + 44, axis, lines.map((line) => bandAndLine(line, x, y))),
+    svg: canvas(
+      width,
+      box.bottom + 44,
+      axis,
+      lines.map((line) => bandAndLine(line, x, y)),
+      targetLine(box, y),
+    ),
     hover: (px) => curvesHover(lines, box, x, y, px),
     step: [(box.right - box.left) / (longest - 1), 0],
     start: [box.left, (box.top + box.bottom) / 2],
   };
+}
+
+function targetLine(box, y) {
+  const target = shownTarget();
+  if (!target) return null;
+  const at = y(target);
+  return [
+    sv("line", { class: "target", x1: box.left, x2: box.right, y1: at, y2: at }),
+    sv("text", { class: "strong", x: box.left + 4, y: at - 5, style: HALO }, `target ${target}`),
+  ];
 }
 
 function bandAndLine({ number, points }, x, y) {

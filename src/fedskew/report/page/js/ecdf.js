@@ -8,6 +8,11 @@ const ecdfFigure = {
   half: true,
   needs: ["methods.runs.accuracies", "references"],
   legend: "references",
+  absent(method) {
+    if (method.runs.some((run) => run.accuracies.length)) return "";
+    const isOver = !method.runs.length || method.runs.some((run) => run.finished);
+    return isOver ? "clients not tested" : "no run is finished";
+  },
   hint() {
     const references = App.data.references.length
       ? " Grey: references, what could be had without a method."

@@ -41,7 +41,14 @@ function breakable(name) {
 // -------------------------------- colours
 
 const colour = (number) => (number < 0 ? "var(--none)" : `var(--c${number % 9})`);
-const dash = (number) => (number < 9 ? null : number < 18 ? "6 3" : "2 3");
+const HALO = "paint-order:stroke;stroke:var(--card);stroke-width:3px"; // of text on a drawing
+
+/** By nines; a method that coincides with one before it is drawn over that one, with gaps. */
+function dash(number) {
+  const before = App.data.methods.slice(0, number).map((method) => method.label);
+  if (App.data.methods[number].twins.some((twin) => before.includes(twin))) return "8 8";
+  return number < 9 ? null : number < 18 ? "6 3" : "2 3";
+}
 const REFERENCE_COLOUR = "var(--soft)";
 const referenceDash = (number) => ["7 4", "1.5 3.5", "9 3 2 3", null][number % 4];
 

@@ -16,7 +16,7 @@ const federationSection = {
   },
 };
 
-function factBox([name, value, remark]) {
-  const small = remark ? el("small", {}, remark) : null;
+function factBox([name, value, remark, meaning]) {
+  const small = [remark, meaning].filter(Boolean).map((text) => el("small", {}, text));
   return el("div", {}, el("dt", {}, name), el("dd", {}, value, small));
 }

@@ -13,8 +13,10 @@
 //   hint()       -> a line below the heading
 //   controls     see controls.js
 //   legend       true: methods can be switched off; "references": those too
+//   absent(method) -> why the legend's figure has nothing of it, "" if it has
 //   draw(width)  -> {svg, hover(x, y), step: [dx, dy], start: [x, y]}; hover gives {lines, mark}
-//                (mark: SVG elements drawn on top) or null
+//                (mark: SVG elements drawn on top) or null; instead of step and start there may be
+//                stops: the places [x, y] that arrow keys go through
 //   csv()        -> rows
 
 /** A part of the page as it stands there: {id, section, update(), redraw()}. */
@@ -44,19 +46,20 @@ function placeDrawing(spec) {
     drawingTools(spec, plot),
   );
 
+  const kept = {}; // where the arrow keys are
   const redraw = () => {
     const width = Math.max(280, Math.floor(plot.clientWidth || section.clientWidth - 40));
     const drawn = spec.draw(width);
     hint.textContent = spec.hint();
     const isFocused = plot.contains(document.activeElement);
     plot.replaceChildren(drawn.svg);
-    describe(drawn, `${spec.title}. ${hint.textContent}`);
-    if (isFocused) drawn.svg.focus();
+    describe(drawn, `${spec.title}. ${hint.textContent}`, kept);
+    if (isFocused) drawn.svg.focus({ preventScroll: true });
+    if (spec.legend) syncLegend(legend, spec);
   };
   // new data: controls may have new options
   const update = () => {
     syncControls(controls, spec.controls || [], redraw);
-    if (spec.legend) syncLegend(legend, spec.legend);
     redraw();
   };
   return { spec, section, update, redraw };
@@ -64,7 +67,7 @@ function placeDrawing(spec) {
 
 function drawingTools(spec, plot) {
   const svg = () => plot.querySelector("svg");
-  const saveSvg = () => download(`${spec.id}.svg`, "image/svg+xml", svgText(svg()));
+  const saveSvg = () => download(`${spec.id}.svg`, "image/svg+xml", svgText(svg(), spec));
   const saveCsv = () => download(`${spec.id}.csv`, "text/csv", csvText(spec.csv()));
   const button = (kind, onclick) => {
     const label = `Download ${spec.title} as ${kind}`;
@@ -74,12 +77,12 @@ function drawingTools(spec, plot) {
 }
 
 /** What a drawing says to those who cannot see it, and what answers pointer and keys. */
-function describe(drawn, text) {
+function describe(drawn, text, kept) {
   const mark = sv("g", { class: "mark" });
   drawn.svg.append(mark);
   drawn.svg.setAttribute("role", "img");
   drawn.svg.setAttribute("aria-label", text + (drawn.hover ? " Arrow keys read values." : ""));
-  if (drawn.hover) listen(drawn, mark);
+  if (drawn.hover) listen(drawn, mark, kept);
 }
 
 function redrawAll() {

@@ -39,8 +39,24 @@ const STYLES = [
   "text-anchor",
 ];
 
-/** A figure as a file of its own: what the style sheet says is written into every element. */
-function svgText(svg) {
+/** A figure as a file of its own, with the names that the page has in its legend. */
+function svgText(svg, spec) {
+  if (!spec.legend) return standalone(svg);
+  const shown = legendLines(spec).filter(({ method, reason }) => {
+    return !reason && !App.hidden.has(method.label);
+  });
+  const named = shown.map((line) => ({ ...line, text: line.method.label }));
+  const { width, height } = svg.viewBox.baseVal;
+  const [keys, bottom] = drawnKeys(named, width, height + 14);
+  const below = sv("g", {}, keys);
+  svg.append(below); // while its style is read
+  const text = standalone(svg, bottom + 10);
+  below.remove();
+  return text;
+}
+
+/** What the style sheet says is written into every element. */
+function standalone(svg, height) {
   const copy = svg.cloneNode(true);
   const originals = [svg, ...svg.querySelectorAll("*")];
   [copy, ...copy.querySelectorAll("*")].forEach((node, i) => {
@@ -51,5 +67,9 @@ function svgText(svg) {
   copy.querySelectorAll(".mark").forEach((node) => node.remove());
   copy.prepend(sv("rect", { width: "100%", height: "100%", style: `fill:${css("--card")}` }));
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  if (height) {
+    copy.setAttribute("viewBox", `0 0 ${svg.viewBox.baseVal.width} ${height}`);
+    copy.setAttribute("height", height);
+  }
   return new XMLSerializer().serializeToString(copy);
 }

@@ -1,13 +1,11 @@
 // What stands around the figures: head, contents and foot.
 
 function showHead() {
-  const { methods, shared, notes, live } = App.data;
-  const runs = methods.flatMap((method) => method.runs);
-  const finished = runs.filter((run) => run.finished).length;
+  const { methods, shared, progress, live } = App.data;
   const seeds = Math.max(...methods.map((method) => method.runs.length));
   const size = `${count(methods.length, "method")}, ${count(seeds, "seed")}`;
+  const runs = count(progress.runs, "run");
   const title = methods.map((method) => method.label).join(", ");
-  const notice = (text, id) => el("p", { class: "notice", id }, text);
   const theme = { type: "button", class: "theme", onclick: Theme.toggle };
   document.getElementById("top").replaceChildren(
     el(
@@ -15,9 +13,8 @@ function showHead() {
       {},
       el("h1", {}, title),
       el("p", {}, shared),
-      el("p", { class: "soft" }, `${size}; ${finished} of ${count(runs.length, "run")} finished`),
-      notes.map((note) => notice(note)),
-      live ? notice("Live: this page follows the runs.", "live") : null,
+      el("p", { class: "soft" }, `${size}; ${progress.finished} of ${runs} finished`),
+      live ? el("p", { class: "notice", id: "live" }, "Live: this page follows the runs.") : null,
     ),
     el("button", theme, Theme.switchText()),
   );

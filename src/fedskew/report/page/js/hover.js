@@ -2,9 +2,9 @@
 
 const WAYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-function listen(drawn, mark) {
+/** `kept` holds the place of the arrow keys from one drawing of a figure to the next. */
+function listen(drawn, mark, kept) {
   const svg = drawn.svg;
-  let [x, y] = drawn.start || [0, 0];
   svg.setAttribute("tabindex", "0");
 
   const clear = () => {
@@ -14,7 +14,7 @@ function listen(drawn, mark) {
   const point = (px, py, clientX, clientY) => {
     const shown = drawn.hover(px, py);
     if (!shown) return clear();
-    [x, y] = [px, py];
+    kept.place = [px, py];
     mark.replaceChildren(...(shown.mark || []));
     Tip.show(shown.lines, clientX, clientY);
   };
@@ -30,10 +30,8 @@ function listen(drawn, mark) {
     const way = WAYS[event.key];
     if (!way) return;
     event.preventDefault();
-    const [dx, dy] = drawn.step || [10, 10];
     const { width, height } = svg.viewBox.baseVal;
-    const px = within(x + way[0] * dx, 0, width);
-    const py = within(y + way[1] * dy, 0, height);
+    const [px, py] = nextPlace(drawn, kept.place, way, width, height);
     const frame = svg.getBoundingClientRect();
     const zoom = frame.width / width;
     if (drawn.hover(px, py)) point(px, py, frame.left + px * zoom, frame.top + py * zoom);
@@ -44,4 +42,16 @@ function listen(drawn, mark) {
   svg.addEventListener("pointerleave", clear);
   svg.addEventListener("blur", clear);
   svg.addEventListener("keydown", byKey);
+}
+
+function nextPlace({ stops, step, start }, place, [right, down], width, height) {
+  if (stops) {
+    if (!place) return stops[0];
+    const away = ([x, y]) => Math.hypot(x - place[0], y - place[1]);
+    const next = stops.indexOf(nearestOf(stops, away)) + (right || down);
+    return stops[within(next, 0, stops.length - 1)];
+  }
+  const [x, y] = place || start || [0, 0];
+  const [dx, dy] = step || [10, 10];
+  return [within(x + right * dx, 0, width), within(y + down * dy, 0, height)];
 }

@@ -49,7 +49,8 @@ function drawLedger(rows, width) {
   const box = { left, right: width - 14, top: 8, bottom: 8 + rows.length * BAR };
   const x = linear(0, most, box.left, box.right);
   const bars = rows.map((row, i) => rowBars(row, kinds, x, box.top + i * BAR));
-  const [keys, bottom] = kindKeys(kinds, width, box.bottom + 58);
+  const named = kinds.map((text, i) => ({ text, stroke: colour(i), thick: 12 }));
+  const [keys, bottom] = drawnKeys(named, width, box.bottom + 58);
   const axis = axes(box, x, () => 0, {
     xTicks: ticks(0, most / size, width / 130).map((tick) => tick * size),
     yTicks: [],
@@ -88,27 +89,6 @@ function rowBars(row, kinds, x, top) {
 
 function drawnBar({ x, y, width, fill }) {
   return sv("rect", { class: "bar", x, y, width, height: BAR - 8, style: `fill:${fill}` });
-}
-
-/** The kinds with their colours, in as many lines as they need: [elements, last line]. */
-function kindKeys(kinds, width, top) {
-  let x = 4;
-  let y = top;
-  const keys = kinds.map((kind, i) => {
-    const wide = 26 + kind.length * 7.2;
-    if (x + wide > width && x > 4) {
-      x = 4;
-      y += 20;
-    }
-    const left = x;
-    x += wide;
-    const square = { x: left, y: y - 10, width: 12, height: 12, rx: 2 };
-    return [
-      sv("rect", { ...square, style: `fill:${colour(i)}` }),
-      sv("text", { x: left + 17, y }, kind),
-    ];
-  });
-  return [keys, y];
 }
 
 function ledgerHover(bars, box, px, py) {

@@ -2,8 +2,10 @@
 
 /** Every part of the page, in order: a new figure is a file of its own and a name in this list. */
 const FIGURES = [
-  tableSection,
+  verdictSection,
+  costFigure,
   curvesFigure,
+  tableSection,
   federationSection,
   labelsFigure,
   mapFigure,
@@ -46,9 +48,11 @@ function inRows(parts) {
 function refresh() {
   const shown = App.shown.map(({ spec }) => spec.id);
   const possible = possibleFigures().map((spec) => spec.id);
-  if (shown.join() !== possible.join()) build();
-  showHead();
-  App.shown.forEach((part) => part.update());
+  keepingFocus(document.body, () => {
+    if (shown.join() !== possible.join()) build();
+    showHead();
+    App.shown.forEach((part) => part.update());
+  });
 }
 
 Theme.start();

@@ -75,12 +75,11 @@ function clusterNumbers(dots, place) {
   const clients = (group) => sumOf(group.map((dot) => dot.size));
   const largest = groups.sort((one, other) => clients(other) - clients(one)).slice(0, 18);
   const taken = [];
-  const halo = "paint-order:stroke;stroke:var(--card);stroke-width:3px";
   return largest.map((group) => {
     const [x, y] = place(mostCentral(group));
     if (taken.some(([tx, ty]) => Math.abs(tx - x) < 14 && Math.abs(ty - y) < 12)) return null;
     taken.push([x, y]);
-    const looks = { class: "strong", x: x + 7, y: y - 6, "font-weight": 700, style: halo };
+    const looks = { class: "strong", x: x + 7, y: y - 6, "font-weight": 700, style: HALO };
     return sv("text", looks, String(group[0].cluster));
   });
 }

@@ -45,13 +45,15 @@ function planHint() {
   const longest = Math.max(0, ...shown.map(([, clients]) => clients.length));
   const form =
     longest > 1
-      ? `chains of up to ${longest} clients, one after the other`
-      : "everyone in parallel";
+      ? `${count(shown.length, "chain")} on ${count(models, "model")}, ` +
+        `chains of up to ${longest} clients, one after the other`
+      : `${count(shown.length, "client")} in parallel on ${count(models, "model")}, ` +
+        "each from the server and back to it";
   const played = (chosenRun("plan").series.round || []).length - 1;
   const isThinned = plannedRounds().length < played;
   return (
-    `Round ${plannedRound()}: ${count(shown.length, "chain")} on ${count(models, "model")}, ` +
-    `${form}.${isThinned ? " Not every round is kept in this file." : ""}`
+    `Round ${plannedRound()}: ${form}.` +
+    `${isThinned ? " Not every round is kept in this file." : ""}`
   );
 }
 
@@ -64,26 +66,23 @@ function clusterOf({ clients, clusters }) {
 function drawPlan(chains, width, cluster) {
   const isParallel = chains.every(([slot, clients]) => slot < 0 || clients.length === 1);
   const room = Math.max(1, Math.floor((width - PLACE.left - 10) / PLACE.width));
+  const rows = isParallel ? byModel(chains) : chains;
   const parts = [];
   const places = []; // of clients: {x, y, client}
   let y = 26;
-  for (const [slot, clients] of isParallel ? byModel(chains) : chains) {
+  for (const [slot, clients] of rows) {
     if (slot < 0) {
       parts.push(sv("text", { x: 4, y: y + 4 }, `and ${clients[0]} more chains`));
       y += PLACE.height;
       continue;
     }
-    parts.push(modelBox(slot, y));
-    clients.forEach((client, i) => {
-      const column = i % room;
-      if (i && column === 0) y += PLACE.height; // too long for the page: a new row
-      const x = PLACE.left + 18 + column * PLACE.width;
-      if (!isParallel) parts.push(arrow(column ? x - PLACE.width + 15 : 76, x - 15, y));
-      else if (i === 0) parts.push(arrow(76, x - 15, y));
-      parts.push(clientCircle(x, y, client, colour(cluster(client))));
-      places.push({ x, y, client });
-    });
-    y += PLACE.height + (isParallel ? 6 : 0);
+    const drawn = isParallel ? sideBySide(clients, room, y) : oneByOne(clients, room, y);
+    parts.push(drawn.ways, modelBox(slot, y));
+    for (const { x, y: at, client } of drawn.places) {
+      parts.push(clientCircle(x, at, client, colour(cluster(client))));
+    }
+    places.push(...drawn.places);
+    y = drawn.bottom;
   }
   const hover = (px, py) => {
     const away = (place) => Math.hypot(place.x - px, place.y - py);
@@ -96,11 +95,44 @@ function drawPlan(chains, width, cluster) {
   };
   return {
     svg: canvas(width, Math.max(60, y), parts),
-    hover,
-    step: [PLACE.width, PLACE.height],
-    start: [PLACE.left + 18, 26],
+    hover: places.length ? hover : null,
+    stops: places.map(({ x, y: at }) => [x, at]),
   };
 }
+
+/** A chain: each client hands the model on to the next one. {places, ways, bottom}. */
+function oneByOne(clients, room, top) {
+  const places = clients.map((client, i) => ({
+    client,
+    x: PLACE.left + 18 + (i % room) * PLACE.width,
+    y: top + Math.floor(i / room) * PLACE.height,
+  }));
+  const ways = places.map(({ x, y }, i) => {
+    return arrow(i % room ? x - PLACE.width + 15 : 76, x - 15, y);
+  });
+  return { places, ways, bottom: places.at(-1).y + PLACE.height };
+}
+
+/** In parallel: one line leads from the model past all its clients, and each gets it from there. */
+function sideBySide(clients, room, top) {
+  const high = PLACE.height + 22; // of a row: the line stands above the circles
+  const places = clients.map((client, i) => ({
+    client,
+    x: PLACE.left + 18 + (i % room) * PLACE.width,
+    y: top + 30 + Math.floor(i / room) * high,
+  }));
+  const rows = Math.ceil(clients.length / room);
+  const stem = `M76 ${top}H${PLACE.left - 8}V${top + (rows - 1) * high}`;
+  const lines = Array.from({ length: rows }, (_, row) => {
+    const last = places[Math.min(clients.length, (row + 1) * room) - 1];
+    return `M${PLACE.left - 8} ${top + row * high}H${last.x}`;
+  });
+  const drops = places.map(({ x, y }) => `M${x} ${y - 30}V${y - 17}m-4 -5l4 5l4 -5`);
+  const line = { class: "axis", d: [stem, ...lines, ...drops].join(""), style: WAY };
+  return { places, ways: sv("path", line), bottom: places.at(-1).y + 26 };
+}
+
+const WAY = "stroke:var(--soft)"; // of a model to a client
 
 /** In parallel a row per model holds all its clients: [slot, clients]. */
 function byModel(chains) {
@@ -123,7 +155,7 @@ function modelBox(slot, y) {
 
 function arrow(x1, x2, y) {
   const line = `M${x1} ${y}H${x2 - 5}m-5 -4l5 4l-5 4`;
-  return sv("path", { class: "axis", d: line, style: "stroke:var(--soft)" });
+  return sv("path", { class: "axis", d: line, style: WAY });
 }
 
 function clientCircle(x, y, client, ink) {

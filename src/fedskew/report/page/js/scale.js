@@ -18,6 +18,22 @@ function linear(from, to, low, high) {
   const span = to - from || 1;
   const scale = (value) => low + ((value - from) / span) * (high - low);
   scale.back = (pixel) => from + ((pixel - low) / (high - low || 1)) * span;
+  scale.ticks = (number, size) => ticks(from / size, to / size, number).map((t) => t * size);
+  return scale;
+}
+
+/** Equal steps multiply; both ends are above 0. */
+function logarithmic(from, to, low, high) {
+  const inner = linear(Math.log(from), Math.log(to), low, high);
+  const scale = (value) => inner(Math.log(Math.max(value, from)));
+  scale.back = (pixel) => Math.exp(inner.back(pixel));
+  scale.ticks = (number, size) => {
+    const places = [];
+    for (let power = Math.floor(Math.log10(from / size)); 10 ** power * size <= to; power++) {
+      places.push(...[1, 2, 5].map((factor) => Number((factor * 10 ** power).toPrecision(3))));
+    }
+    return places.map((place) => place * size).filter((place) => place >= from && place <= to);
+  };
   return scale;
 }
 

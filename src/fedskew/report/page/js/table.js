@@ -13,7 +13,7 @@ const tableSection = {
       `Small print: difference from ${table.rows[0].label}. ` +
       "✓: better than every other method for real.";
     return [
-      ...names.map((name) => partTable(table, name)),
+      ...names.flatMap((name) => [partTable(table, name), meaningsLine(table, name)]),
       ...(table.rows.length > 1 ? [hintLine(smallPrint)] : []),
       ...table.caption.map(hintLine),
       csvTools("table", () => tableRows(table)),
@@ -43,6 +43,13 @@ function partTable(table, name) {
     el("tbody", {}, rows),
     hasReferences ? referenceRows(table.references, columns) : null,
   );
+}
+
+/** What the columns of a table mean, as far as their titles do not say it. */
+function meaningsLine({ columns }, name) {
+  const told = columns.filter((column) => column.part === name && column.meaning);
+  const texts = told.map(({ title, meaning }) => [el("b", {}, title), ` ${meaning}. `]);
+  return el("p", { class: "hint meanings" }, texts);
 }
 
 function methodRow(row, columns) {
