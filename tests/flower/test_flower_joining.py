@@ -70,7 +70,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     made = Clock()
-    for name in ("server", "exchange", "greetings", "backoff"):
+    for name in ("attendance", "exchange", "greetings", "backoff"):
         monkeypatch.setattr(f"fedskew.runtime.flower.{name}.time", made)
     return made
 

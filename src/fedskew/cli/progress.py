@@ -231,10 +231,17 @@ def _client_facts(figures: Mapping[str, Any] | None) -> dict[str, str]:
     if figures is None:
         return {"at clients": "-", "AD ± SDAD": "-", "worst 10 %": "-"}
     return {
-        "at clients": _share(figures["weighted"]),
+        "at clients": _share(figures["weighted"]) + _of_clients(figures),
         "AD ± SDAD": f"{_share(figures['ad'])} ± {_share(figures['sdad'])}",
         "worst 10 %": _share(figures["worst10"]),
     }
+
+
+def _of_clients(figures: Mapping[str, Any]) -> str:
+    """How many clients a figure covers, where it is not all of them."""
+    excluded = figures.get("excluded", 0)
+    tested = figures.get("clients", 0)
+    return f" ({tested} of {tested + excluded} clients)" if excluded else ""
 
 
 @contextmanager

@@ -1,6 +1,9 @@
 """One run: make it, keep it, read it back.
 
-``driver``       plays a run, keeps it, resumes it, finishes it; wherever it is played
+``driver``       plays a run, keeps it, resumes it; wherever it is played
+``backend``      where it is played, and one run on its way
+``ending``       the end of a run: its model first, then the tests at its clients
+``coverage``     of which clients its figures speak
 ``local``        a recipe on this machine: ``run``
 ``fleet``        a recipe on a Flower fleet: ``serve`` and ``client_app``
 ``world``        a recipe's examples, dealt out to clients, and its model

@@ -1,59 +1,35 @@
 """Plays one run, keeps its records, goes on with it after a kill, and finishes it.
 
 The only driver: :mod:`~fedskew.experiment.local` and :mod:`~fedskew.experiment.fleet` build a
-:class:`Backend` and leave the rest to :func:`drive`, so that one recipe leaves one kind of folder
-wherever it is played.
+:class:`~fedskew.experiment.backend.Backend` and leave the rest to :func:`drive`, so that one recipe
+leaves one kind of folder wherever it is played.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fedskew.errors import RecipeError, RunFolderError
+from fedskew.experiment.backend import Backend, OpenBackend, Session
+from fedskew.experiment.ending import finish
 from fedskew.experiment.run import Run
 from fedskew.loop.federation import run as play
 from fedskew.loop.federation import settle
 from fedskew.loop.finishing import stage_of
 from fedskew.loop.method import Setting
-from fedskew.loop.training import score_clients
-from fedskew.loop.trust.book import open_book
 from fedskew.recipe import method_of
-from fedskew.records import Labels, RunFolder, read_rounds
+from fedskew.records import RunFolder, read_rounds
 from fedskew.runtime.faults import Faults, FaultyRuntime
 from fedskew.runtime.hostile import HostileRuntime
-from fedskew.types import RoundRecord, Runtime, ScoreOrder, State
+from fedskew.types import RoundRecord, State
 
 OnRound = Callable[[RoundRecord], None]
-
-
-@dataclass(frozen=True)
-class Backend:
-    """Where a run is played: clients behind a runtime, and what is special about them."""
-
-    runtime: Runtime
-    clients_have_tests: Callable[[], bool]
-    # what may be kept of the clients' labels, as far as it is known by now
-    labels: Callable[[], Labels | None]
-    facts: Mapping[str, Any] = field(default_factory=dict)  # about this run, for run.json
-    # joules measured since it was last asked; None: energy is modelled
-    measured_joules: Callable[[], float] | None = None
-    # whether it has given label_flip's clients their labels (only who owns the examples can)
-    owns_examples: bool = False
-    save_every_round: bool = False  # or as often as the recipe's run.checkpoint_seconds says
-    # called when a round is on disk, and once more when the clients have been tested
-    after_round: Callable[[int], None] = lambda round: None
-
-
-# the last round that is on disk (-1: none) -> the backend, open as long as the run goes on
-OpenBackend = Callable[[int], AbstractContextManager[Backend]]
 
 
 def drive(
@@ -81,10 +57,10 @@ def drive(
         # instead of 18 for hics at K = 1,000), and sums must not depend on how many cores a machine
         # has.
         with threadpool_limits(1), open_backend(reached) as backend:
-            session = _Session(recipe, _settle(recipe, seed, backend), backend, folder)
+            session = Session(recipe, _settle(recipe, seed, backend), backend, folder)
             facts = _begin(session, state)
             state, records = _play(session, state, on_round)
-            return _finish(session, state, records, facts)
+            return finish(session, state, records, facts)
     finally:
         if folder is not None:
             folder.close()
@@ -103,16 +79,6 @@ def _open_folder(
         time.sleep(1.0)
 
 
-@dataclass(frozen=True)
-class _Session:
-    """One run on its way."""
-
-    recipe: Mapping[str, Any]
-    setting: Setting
-    backend: Backend
-    folder: RunFolder | None
-
-
 def _settle(recipe: Mapping[str, Any], seed: int, backend: Backend) -> Setting:
     faults, runtime = Faults(**recipe["faults"]), backend.runtime
     if faults.hostile is not None:
@@ -121,7 +87,7 @@ def _settle(recipe: Mapping[str, Any], seed: int, backend: Backend) -> Setting:
     return settle(method_of(recipe), unreliable, seed)
 
 
-def _facts(session: _Session) -> Mapping[str, Any]:
+def _facts(session: Session) -> Mapping[str, Any]:
     """What is special about this run: the backend's facts, and who is hostile."""
     hostile = Faults(**session.recipe["faults"]).hostile
     if hostile is None:
@@ -130,18 +96,18 @@ def _facts(session: _Session) -> Mapping[str, Any]:
     return {**session.backend.facts, **hostile.facts(size, session.setting.seed)}
 
 
-def _begin(session: _Session, state: State | None) -> Mapping[str, Any]:
+def _begin(session: Session, state: State | None) -> Mapping[str, Any]:
     """Write what the run is; returns it."""
     known = {**_facts(session), **_notes(session)}
     if session.folder is None:
         return known
     _check_layout(state, session.setting, session.folder)
     facts = session.folder.begin(known)
-    _keep_labels(session)
+    session.keep_labels()
     return facts
 
 
-def _notes(session: _Session) -> dict[str, Any]:
+def _notes(session: Session) -> dict[str, Any]:
     """What a recipe asks for and does not get."""
     asked = session.setting.method.clients_per_round
     size = session.setting.description.population.size
@@ -160,15 +126,8 @@ def _check_layout(state: State | None, setting: Setting, folder: RunFolder) -> N
         raise RunFolderError(str(folder.path), what, "Resume with the same data and model")
 
 
-def _keep_labels(session: _Session) -> Labels | None:
-    labels = session.backend.labels()
-    if labels is None or session.folder is None:
-        return labels
-    return session.folder.keep_labels(labels)
-
-
 def _play(
-    session: _Session, state: State | None, on_round: OnRound | None
+    session: Session, state: State | None, on_round: OnRound | None
 ) -> tuple[State, list[RoundRecord]]:
     """Every round, each on disk before the next one begins."""
     backend, folder = session.backend, session.folder
@@ -176,8 +135,7 @@ def _play(
     checkpoints = _Checkpoints(session)
     for reached, record in play(session.setting, state):
         state = reached
-        if backend.measured_joules is not None:
-            record = replace(record, measured_joules=backend.measured_joules())
+        record = _completed(record, backend)
         records.append(record)
         if folder is not None:
             folder.append(record)
@@ -188,13 +146,22 @@ def _play(
     if state is None:
         raise RecipeError("run.rounds", "nothing to do", "Give at least one round")
     checkpoints.save(state)
+    backend.rounds_over()
     return state, records
+
+
+def _completed(record: RoundRecord, backend: Backend) -> RoundRecord:
+    """The record of a round with what only the backend knows of it."""
+    missing = backend.unscored()
+    if backend.measured_joules is not None:
+        record = replace(record, measured_joules=backend.measured_joules())
+    return replace(record, unscored=missing.reasons, covers=missing.covers)
 
 
 class _Checkpoints:
     """Saves the state now and then, and never the same one twice."""
 
-    def __init__(self, session: _Session) -> None:
+    def __init__(self, session: Session) -> None:
         every_round = session.backend.save_every_round
         self._folder = session.folder
         self._seconds = 0.0 if every_round else session.recipe["run"]["checkpoint_seconds"]
@@ -210,54 +177,3 @@ class _Checkpoints:
         if self._folder is not None and state.round != self._saved_round:
             self._folder.save(state)
             self._saved_at, self._saved_round = time.monotonic(), state.round
-
-
-def _finish(
-    session: _Session, state: State, records: list[RoundRecord], facts: Mapping[str, Any]
-) -> Run:
-    """Test the clients, keep the final model, the clients' results and the summary."""
-    setting, folder = stage_of(session.setting, state), session.folder
-    columns = client_columns(setting, state, session.backend.clients_have_tests())
-    session.backend.after_round(state.round)
-    layout = setting.description.layout
-    run = Run(
-        recipe=session.recipe,
-        seed=setting.seed,
-        rounds=records,
-        clients=columns,
-        folder=None if folder is None else folder.path,
-        facts=facts,
-        labels=_keep_labels(session),
-        final_model=(state.models, layout),
-        frozen=setting.runtime.frozen(),
-    )
-    if folder is not None:
-        folder.finish(state.models, layout, columns, run.summary(), run.frozen)
-    return run
-
-
-def client_columns(setting: Setting, state: State, tested: bool) -> dict[str, list[Any]]:
-    """Per-client results of the final models, as columns; nan for a client that is not reached."""
-    size = len(state.loss)
-    home = np.zeros(size, np.int64) if state.home is None else np.asarray(state.home)
-    columns: dict[str, list[Any]] = {
-        "client": list(range(size)),
-        # asked again: clients may have joined since the run began
-        "examples": setting.runtime.describe().population.num_examples.tolist(),
-        "times_selected": state.times_selected.tolist(),
-        "last_loss": state.loss.tolist(),
-        "slot": home.tolist(),
-    }
-    if "trust" in state.memory:
-        columns["trust"] = open_book(state).trust.tolist()
-    if state.clustering is not None:
-        columns["cluster"] = state.clustering.labels.tolist()
-    if tested:
-        order = ScoreOrder(range(size), state.models, home, "test")
-        scores = score_clients(setting, state, order)
-        columns |= {
-            "test_examples": scores.num_examples.tolist(),
-            "accuracy": scores.accuracy.tolist(),
-            "test_loss": scores.loss.tolist(),
-        }
-    return columns

@@ -24,15 +24,17 @@ import numpy as np
 
 from fedskew.data import Shards
 from fedskew.errors import RecipeError, did_you_mean
-from fedskew.experiment.driver import Backend, drive
+from fedskew.experiment.backend import Backend
+from fedskew.experiment.driver import drive
 from fedskew.experiment.run import Run
 from fedskew.experiment.run_folders import RUNS, run_folder
 from fedskew.experiment.world import dataset_of, factory_of, population_of, shards_of
 from fedskew.foreign import ForeignName
 from fedskew.recipe import REGISTRIES, load, override, read_assignments, resolve, shipped_recipes
 from fedskew.records import Labels, read_json, write_sealed
+from fedskew.runtime.flower.attendance import Patience
 from fedskew.runtime.flower.client import make_client_app
-from fedskew.runtime.flower.server import FlowerRuntime, Patience
+from fedskew.runtime.flower.server import FlowerRuntime
 from fedskew.runtime.flower.superlink_watch import end_with_superlink
 from fedskew.runtime.flower.task import ClientData, FleetSettings, Task, server_store
 from fedskew.types import RoundRecord
@@ -231,6 +233,8 @@ def _fleet_backend(
             labels=lambda: _disclosed_labels(recipe, fleet),
             facts={"flower_run": flower_run},
             save_every_round=True,
+            rounds_over=fleet.rounds_over,
+            unscored=fleet.take_unscored,
             after_round=sheet.write,
         )
     finally:
@@ -273,4 +277,5 @@ def _line(record: RoundRecord) -> str:
     failed = "".join(f", client {client} {why}" for client, why in record.failures.items())
     score = "" if np.isnan(record.accuracy) else f"accuracy {record.accuracy:.4f}, "
     asked = len(record.loss) + len(record.failures)
-    return f"round {record.round}: {score}{len(record.loss)} of {asked} replied{failed}"
+    tests = "" if record.covers is None else f", tested at {record.covers} clients only"
+    return f"round {record.round}: {score}{len(record.loss)} of {asked} replied{failed}{tests}"

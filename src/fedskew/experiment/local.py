@@ -14,7 +14,8 @@ import numpy as np
 
 from fedskew.accounting.energy import meter_for
 from fedskew.errors import RecipeError, RunError
-from fedskew.experiment.driver import Backend, OnRound, drive
+from fedskew.experiment.backend import Backend
+from fedskew.experiment.driver import OnRound, drive
 from fedskew.experiment.own_split import own_split
 from fedskew.experiment.run import Run
 from fedskew.experiment.run_folders import check_resumable

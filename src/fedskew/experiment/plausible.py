@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 MOST_CLIENTS = 10_000_000  # of a folder that says nothing of its clients but their numbers
 LARGEST = 2**53
 MAY_LACK = ("accuracy", "test_loss", "last_loss")  # columns with NaN, which is null on disk
+WORDS = ("untested",)  # columns of reasons
 
 
 def fault_of(run: Run) -> str:
@@ -45,8 +46,14 @@ def _is_column(name: str, column: Any, size: int) -> bool:
     return (
         isinstance(column, list)
         and len(column) == size
-        and all(_is_number(value) or (value is None and name in MAY_LACK) for value in column)
+        and all(_is_cell(name, value) for value in column)
     )
+
+
+def _is_cell(name: str, value: Any) -> bool:
+    if name in WORDS:
+        return isinstance(value, str)
+    return _is_number(value) or (value is None and name in MAY_LACK)
 
 
 def _is_reference(row: Mapping[str, Any], size: int) -> bool:
@@ -61,7 +68,10 @@ def _is_round(record: RoundRecord, size: int) -> bool:
             0 <= chain.slot < LARGEST and _are_clients(chain.clients, size)
             for chain in record.chains
         )
-        and all(_are_clients(table, size) for table in (record.loss, record.failures))
+        and all(
+            _are_clients(table, size) for table in (record.loss, record.failures, record.unscored)
+        )
+        and (record.covers is None or 0 <= record.covers <= size)
         and all(
             t.direction in ("down", "up", "d2d")
             and isinstance(t.kind, str)

@@ -17,6 +17,7 @@ import numpy as np
 from fedskew.accounting.fairness import Fairness
 from fedskew.errors import RunError, RunFolderError, foreign_file
 from fedskew.experiment import figures
+from fedskew.experiment.coverage import coverage_notes
 from fedskew.experiment.figures import Curve, Plateau, Resource, ToTarget
 from fedskew.experiment.plausible import fault_of
 from fedskew.experiment.tables import rows_of, to_arrow, to_pandas
@@ -126,9 +127,10 @@ class Run:
 
     @property
     def notes(self) -> list[str]:
-        """What its recipe asked for and did not get."""
+        """What its recipe asked for and did not get, and whom its figures do not cover."""
         kept = self.facts.get("notes", [])
-        return [str(note) for note in kept] if isinstance(kept, list) else []
+        written = [str(note) for note in kept] if isinstance(kept, list) else []
+        return written + coverage_notes(self)
 
     @property
     def num_clients(self) -> int:

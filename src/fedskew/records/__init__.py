@@ -35,6 +35,7 @@ from fedskew.records.labels import LABELS, Labels, labels_bytes, read_labels
 from fedskew.records.reading import (
     CLIENTS,
     FINAL,
+    PENDING,
     RECIPE,
     RESULT,
     RUN,
@@ -57,10 +58,11 @@ from fedskew.records.tensors import (
 )
 
 __all__ = [
-    "CHECKPOINT", "CLIENTS", "COMPUTED", "FINAL", "LABELS", "PREVIOUS", "RECIPE", "REFERENCES",
-    "RESULT", "ROUNDS", "RUN", "SUMS", "UNCHECKED", "VERSION", "Contents", "Labels", "RunFolder",
-    "checkpoint_bytes", "disk_errors", "labels_bytes", "line_of", "machine_facts", "model_bytes",
-    "no_nan", "no_none", "read_checkpoint", "read_folder", "read_frozen", "read_json",
+    "CHECKPOINT", "CLIENTS", "COMPUTED", "FINAL", "LABELS", "PENDING", "PREVIOUS", "RECIPE",
+    "REFERENCES", "RESULT", "ROUNDS", "RUN", "SUMS", "UNCHECKED", "VERSION", "Contents",
+    "Labels", "RunFolder", "checkpoint_bytes", "disk_errors", "labels_bytes", "line_of",
+    "machine_facts", "model_bytes", "no_nan", "no_none", "read_checkpoint", "read_folder",
+    "read_frozen", "read_json",
     "read_labels", "read_model", "read_num_models", "read_references", "read_rounds", "record_of",
     "write_atomically", "write_json", "write_references", "write_sealed",
 ]  # fmt: skip

@@ -28,6 +28,7 @@ from fedskew.records.reading import (
     RESULT,
     RUN,
     SUMS,
+    is_pending,
     is_sealed,
 )
 from fedskew.records.rounds import ROUNDS, Lines, first_chain, read_lines, sealed_line
@@ -127,8 +128,8 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has come to its end."""
-        return (self.path / RESULT).is_file()
+        """Whether the run has come to its end, tests of its clients and all."""
+        return (self.path / RESULT).is_file() and not is_pending(self.path)
 
     def _check_same_run(self, known: Mapping[str, Any]) -> None:
         if known.get("mark") != self.mark:

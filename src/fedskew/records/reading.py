@@ -19,6 +19,7 @@ from fedskew.types import RoundRecord
 RECIPE, RUN = "recipe.toml", "run.json"
 FINAL, CLIENTS, RESULT = "final.safetensors", "clients.json", "result.json"
 UNCHECKED = "written before run folders had checksums: damage in it may go unnoticed"
+PENDING = "pending"  # entry of a result.json that is to be written once more: what is missing
 CHECKSUMS, RECIPE_SUM, SUMS = "checksums", "recipe_sum", "sums"  # entries of run.json, result.json
 
 
@@ -86,6 +87,14 @@ def mark_of(facts: Mapping[str, Any]) -> str:
 def is_sealed(facts: Mapping[str, Any]) -> bool:
     """Whether the files of a folder have checksums."""
     return CHECKSUMS in facts
+
+
+def is_pending(folder: Path) -> bool:
+    """Whether model and result are there, but the clients were still to be tested."""
+    try:
+        return PENDING in read_json(folder / RESULT)
+    except RunFolderError:  # whoever reads the folder is told
+        return False
 
 
 def _read_result(folder: Path, facts: Mapping[str, Any], lines: Lines) -> dict[str, Any]:

@@ -74,6 +74,10 @@ def _halves(record: RoundRecord) -> tuple[str, str]:
     }
     if record.notes:
         content["notes"] = record.notes
+    if record.unscored:
+        content["unscored"] = record.unscored
+    if record.covers is not None:
+        content["covers"] = record.covers
     if not math.isnan(record.measured_joules):
         times["joules"] = record.measured_joules
     return _compact(content), _compact(times)
@@ -111,6 +115,8 @@ def record_of(line: str) -> RoundRecord:
         client_accuracy=number(raw.get("client_accuracy")),
         client_loss=number(raw.get("client_loss")),
         notes={int(c): str(v) for c, v in raw.get("notes", {}).items()},
+        unscored={int(c): str(v) for c, v in raw.get("unscored", {}).items()},
+        covers=None if raw.get("covers") is None else int(raw["covers"]),
     )
 
 

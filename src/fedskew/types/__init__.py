@@ -19,7 +19,7 @@ from fedskew.types.plan import (
     Scores,
     Wave,
 )
-from fedskew.types.record import Cost, RoundRecord, Transfer
+from fedskew.types.record import Cost, RoundRecord, Transfer, Unscored
 from fedskew.types.rules import (
     AggregationRule,
     CalibrationRule,
@@ -107,6 +107,7 @@ __all__ = [
     "State",
     "TrainOrder",
     "Transfer",
+    "Unscored",
     "View",
     "Wave",
     "bind",

@@ -56,6 +56,14 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Unscored:
+    """Clients that were asked how good a model is and did not say."""
+
+    reasons: Mapping[int, str] = field(default_factory=dict)  # client -> why
+    covers: int | None = None  # clients that were tested; None = all that have tests
+
+
+@dataclass(frozen=True)
 class RoundRecord:
     """What one round did and cost, as it is written to disk; round 0 is before training."""
 
@@ -78,6 +86,10 @@ class RoundRecord:
     client_loss: float = float("nan")
     # client -> why its model counted for less than it would have, or for nothing
     notes: Mapping[int, str] = field(default_factory=dict)
+    # client -> why it did not say how good a model is though it was asked
+    unscored: Mapping[int, str] = field(default_factory=dict)
+    # clients whose tests the figures of this round cover; None = all that have tests
+    covers: int | None = None
 
     @property
     def simulated_seconds(self) -> float:

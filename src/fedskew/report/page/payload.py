@@ -18,6 +18,7 @@ from fedskew.compare.ranking import ComparisonTable, Entry, TableRow
 from fedskew.compare.scores import Metric
 from fedskew.compare.verdict import verdict
 from fedskew.errors import RunFolderError
+from fedskew.experiment.coverage import covered
 from fedskew.experiment.figures import RESOURCES, Resource
 from fedskew.experiment.run import Run
 from fedskew.foreign import file_name
@@ -144,6 +145,7 @@ def _run(run: Run, groups: Groups, room: Budget) -> dict[str, Any]:
         "accuracies": _accuracies(run),
         "ledger": _ledger(run),
         "failures": _failures(run),
+        "covered": covered(run),
     }
 
 

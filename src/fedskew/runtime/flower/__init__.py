@@ -1,6 +1,8 @@
 """Training on a fleet: the same loop and recipe, clients elsewhere, messages carried by Flower.
 
 ``server.py``           what the loop talks to
+``attendance.py``       who is there: nodes join, leave, come back
+``silence.py``          who did not say how good a model is, and why
 ``exchange.py``         one batch of messages, one outcome each
 ``greetings.py``        hellos under way: nobody waits for a node that does not answer
 ``registry.py``         client number <-> Flower node

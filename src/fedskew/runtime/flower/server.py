@@ -1,18 +1,14 @@
 """The runtime over Flower's Grid: every call of the loop becomes one batch of messages with one
 outcome per client.
 
-The number of clients K is the recipe's. A client that has not joined yet, or has left, is not
-available; one that joins late is picked up before the next round. Few messages: a node says once
-who it is, how many examples it has and, where the recipe discloses them, its label counts; a loss
-comes back with the model it belongs to. The server builds the first model and evaluates on its own
-test set by itself.
+Who they are is kept by :mod:`attendance`. Few messages: a loss comes back with the model it belongs
+to. The server builds the first model and evaluates on its own test set by itself.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +16,6 @@ from flwr.serverapp import Grid
 
 from fedskew.errors import RunError
 from fedskew.runtime.flower.answers import (
-    hello_of,
     moments_of,
     pooled,
     released_counts_of,
@@ -29,12 +24,12 @@ from fedskew.runtime.flower.answers import (
     shares_of,
     slots_by_client,
 )
+from fedskew.runtime.flower.attendance import Attendance, Patience, Say
 from fedskew.runtime.flower.backoff import Backoff
 from fedskew.runtime.flower.exchange import Letter, Outcome, exchange
-from fedskew.runtime.flower.greetings import Greetings
-from fedskew.runtime.flower.members import admitted, wrong_number
+from fedskew.runtime.flower.members import admitted
 from fedskew.runtime.flower.records import ForeignMessage, Note, layout_mark
-from fedskew.runtime.flower.registry import Registry
+from fedskew.runtime.flower.silence import Silence
 from fedskew.runtime.flower.tally import Tally
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.local.store import Store
@@ -55,25 +50,11 @@ from fedskew.types import (
     ScoreOrder,
     Scores,
     TrainOrder,
+    Unscored,
 )
 
 if TYPE_CHECKING:
     from torch import nn
-
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long the server waits for what."""
-
-    deadline_seconds: float = 300.0  # for one batch; Flower notices a dead node after about 65 s
-    # for clients to join, before the first round and when too few are left
-    wait_seconds: float = 120.0
-    # for a newcomer's first answer, before a round; later ones are taken in whenever they come
-    hello_seconds: float = 30.0
-    min_clients: int = 0  # how many must be there to go on; 0 = all at the start, one later
-    poll_seconds: float = 0.5
 
 
 class FlowerRuntime:
@@ -93,23 +74,20 @@ class FlowerRuntime:
         say: Say = print,
         admitted: Callable[[], Mapping[int, int] | None] = admitted,
     ) -> None:
-        self._admitted = admitted
         self._grid, self._store, self._say, self._draw = grid, store, say, draw
         self._patience = patience or Patience()
         self._local = LocalRuntime(store, factory, workers=1)
         self._layout = self._local.describe().layout
         self._mark = layout_mark(self._layout)
-        self._registry = Registry(clients)
-        self._sizes = np.zeros(clients, np.int64)
-        self._test_sizes = np.zeros(clients, np.int64)
-        self._counts: dict[int, Ints] = {}  # client -> exact counts it disclosed
-        self._released: dict[int, Floats] = {}  # client -> counts it noised itself
-        self._unanswered: dict[int, str] = {}  # client -> why it did not score models, last time
-        self._releases = Backoff()  # when clients that released nothing are asked again
-        self._population = draw(self._sizes)
-        self._greetings = Greetings(grid, self._patience.deadline_seconds)
-        self._begun = False
         self.tally = Tally()
+        self._attendance = Attendance(
+            *(grid, clients, store.num_classes, self._mark, self._patience),
+            *(self.tally, say, admitted),
+        )
+        self._drawn: tuple[Ints, Population] | None = None  # of which sizes
+        self._released: dict[int, Floats] = {}  # client -> counts it noised itself
+        self._releases = Backoff()  # when clients that released nothing are asked again
+        self._silence = Silence(say)
 
     # ------------------------------------------------------------ who is there
 
@@ -117,106 +95,23 @@ class FlowerRuntime:
         """Clients, classes and the model's layout; says hello to nodes that are new, and waits
         if too few are there.
         """
-        needed = self._patience.min_clients or (1 if self._begun else self._registry.clients)
-        until = time.monotonic() + self._patience.wait_seconds
-        while True:
-            self._look()
-            self._greet()
-            enough = len(self._registry.present) >= needed
-            if enough and not self._greetings.worth_waiting(self._patience.hello_seconds):
-                break
-            if time.monotonic() >= until and (self._can_begin or not self._greetings.under_way):
-                break
-            time.sleep(self._patience.poll_seconds)
-        self._check_anyone()
-        if not self._begun and len(self._registry.present) < self._registry.clients:
-            self._say(
-                f"going on with {len(self._registry.present)} of {self._registry.clients} clients"
-            )
-        self._begun = True
-        return Description(self._population, self._store.num_classes, self._layout)
-
-    @property
-    def _can_begin(self) -> bool:
-        return len(self._registry.present) >= max(1, self._patience.min_clients)
-
-    def _check_anyone(self) -> None:
-        if not self._can_begin:
-            there, needed = len(self._registry.present), max(1, self._patience.min_clients)
-            refused = "; ".join(list(self._registry.refused.values())[:5])
-            what = f"{there} clients have joined, {needed} needed" + (
-                f" ({refused})" if refused else ""
-            )
-            raise RunError(
-                "fleet",
-                what,
-                "Start SuperNodes with --node-config 'partition-id=0', or set min-clients",
-            )
-
-    def _look(self) -> None:
-        before = self._registry.present
-        self._registry.see(self._grid.get_node_ids())
-        for client, node in before.items():
-            if self._registry.node_of(client) != node:
-                self._say(f"client {client} has left (node {node})")
-
-    def _greet(self) -> None:
-        """Ask strangers who they are, and take in those that have answered. Those that answer
-        nothing useful are left out until they are asked again, and the run goes on.
-        """
-        asked = self._greetings.nodes
-        hello = Note("hello", layout=self._mark)
-        letters = [
-            Letter(node, "query.hello", hello)
-            for node in self._registry.strangers
-            if node not in asked
-        ]
-        for letter in letters:
-            self.tally.count_sent(letter)
-        for letter, outcome in self._greetings.send(letters) + self._greetings.collect():
-            self._count_reply(letter, outcome)
-            self._hear(letter.node, outcome)
-
-    def _hear(self, node: int, outcome: Outcome) -> None:
-        try:
-            self._take_in(node, outcome)
-        except ForeignMessage as error:
-            seconds = self._registry.refuse(node, f"node {node}: {error.what}")
-            self._say(f"node {node} takes no part: {error.what} (asked again in {seconds:g} s)")
-
-    def _take_in(self, node: int, outcome: Outcome) -> None:
-        said = hello_of(outcome, self._store.num_classes)
-        if outcome.note is None or outcome.note.layout != self._mark:
-            raise ForeignMessage("hello", f"client {said.client} builds a model of another layout")
-        wrong = wrong_number(node, said.client, self._admitted())
-        wrong = wrong or self._registry.out_of_range(said.client)
-        if wrong:
-            raise ForeignMessage("hello", wrong)
-        complaint = self._registry.claim(node, said.client)
-        if complaint:
-            self._say(complaint)
-            return
-        refusals = self._registry.again.forget(node)
-        after = f" after {refusals} refusals" if refusals else ""
-        facts = f"node {node}, {said.num_examples} examples"
-        self._say(f"client {said.client} has joined ({facts}){after}")
-        if said.counts is not None:
-            self._counts[said.client] = said.counts
-            self.tally.withheld.pop(said.client, None)
-        elif said.withheld:
-            self._without_signal(said.client, said.withheld)
-        self._test_sizes[said.client] = said.num_test
-        if self._sizes[said.client] != said.num_examples:
-            self._sizes = self._sizes.copy()
-            self._sizes[said.client] = said.num_examples
-            self._population = self._draw(self._sizes)
+        self._attendance.gather()
+        sizes = self._attendance.sizes
+        if self._drawn is None or self._drawn[0] is not sizes:
+            self._drawn = sizes, self._draw(sizes)
+        return Description(self._drawn[1], self._store.num_classes, self._layout)
 
     def available(self, round: int) -> Bools:
         """Clients that are connected and have examples."""
-        self._look()
-        there = np.zeros(self._registry.clients, np.bool_)
-        there[list(self._registry.present)] = True
-        return there & (self._sizes > 0)
+        return self._attendance.there()
+
+    def rounds_over(self) -> None:
+        """What is left is to test the clients that are still there."""
+        self._attendance.rounds_over()
+
+    def take_unscored(self) -> Unscored:
+        """What clients did not say of the models' quality, since this was last called."""
+        return self._silence.take()
 
     # ------------------------------------------------------------ what clients tell
 
@@ -224,19 +119,13 @@ class FlowerRuntime:
         """(K, C) exact counts, as disclosed with the hello; zeros for clients that have not
         joined, or do not disclose them.
         """
-        if not self._counts:
+        if not self._attendance.counts:
             self._check_any_signal()
         return self.disclosed_counts()
 
     def disclosed_counts(self) -> Ints:
         """The same, though it be nobody's."""
-        return self._table(self._counts).astype(np.int64)
-
-    def _without_signal(self, client: int, why: str) -> None:
-        """The run goes on without this client's label counts; rules that need them pass it over."""
-        if self.tally.withheld.get(client) != why:
-            self._say(f"client {client} gives no label counts: {why}")
-        self.tally.withheld[client] = why
+        return self._table(self._attendance.counts).astype(np.int64)
 
     def _check_any_signal(self) -> None:
         """A recipe that needs label counts cannot begin without any."""
@@ -251,7 +140,7 @@ class FlowerRuntime:
 
     def released_counts(self, clients: Ids) -> ReleasedCounts:
         """Counts with the noise each client added; asked for once and kept."""
-        present = self._registry.present
+        present = self._attendance.present
         wanted = [
             int(c)
             for c in clients
@@ -265,14 +154,14 @@ class FlowerRuntime:
                 self.tally.withheld.pop(client, None)
             except ForeignMessage as error:
                 self._releases.failed(client)
-                self._without_signal(client, error.what)
-        if not self._released and set(wanted) == {c for c in present if self._sizes[c]}:
+                self._attendance.without_signal(client, error.what)
+        if not self._released and set(wanted) == {c for c in present if self._attendance.sizes[c]}:
             self._check_any_signal()
-        known = np.isin(np.arange(self._registry.clients), list(self._released))
+        known = np.isin(np.arange(self._attendance.clients), list(self._released))
         return ReleasedCounts(known, self._table(self._released))
 
     def _table(self, rows: Mapping[int, Ints | Floats]) -> Floats:
-        table = np.zeros((self._registry.clients, self._store.num_classes))
+        table = np.zeros((self._attendance.clients, self._store.num_classes))
         for client, row in rows.items():
             table[client] = row
         return table
@@ -293,7 +182,7 @@ class FlowerRuntime:
             for given, correction in zip(arrays, order.corrections, strict=True):
                 given["correction"] = correction
         outcomes = self._ask(order.clients, "train", "train", values, arrays)
-        replies, forms = [reply_of(o) for o in outcomes], forms_of(order, self._sizes)
+        replies, forms = [reply_of(o) for o in outcomes], forms_of(order, self._attendance.sizes)
         return collect(replies, order.models.shape[1], layout=self._layout, forms=forms)
 
     def evaluate(self, models: Params) -> Scores:
@@ -302,7 +191,7 @@ class FlowerRuntime:
         """
         if len(self._store.central_order):
             return self._local.evaluate(models)
-        everyone = np.flatnonzero(self._test_sizes)
+        everyone = np.flatnonzero(self._attendance.test_sizes)
         clients = np.tile(everyone, len(models))
         slots = np.repeat(np.arange(len(models)), len(everyone))
         return pooled(self.score(ScoreOrder(clients, models, slots, "test")), len(models))
@@ -320,7 +209,9 @@ class FlowerRuntime:
         }
         arrays = [{"models": order.models[slots]} for slots in wanted.values()]
         outcomes = self._ask(list(wanted), "evaluate", "evaluate", values, arrays)
-        sizes = self._test_sizes if order.which == "test" else self._sizes
+        if order.which == "test":
+            self._silence.tested(c for c in wanted if self._attendance.test_sizes[c])
+        sizes = self._attendance.test_sizes if order.which == "test" else self._attendance.sizes
         scored = {
             (client, slot): row
             for (client, slots), outcome in zip(wanted.items(), outcomes, strict=True)
@@ -340,26 +231,20 @@ class FlowerRuntime:
         try:
             return scores_of(outcome, slots, most)
         except ForeignMessage as error:
-            self._without_answer(client, error.what)
+            self._silence.missed(client, error.what)
             return {}
 
     def _shares(self, client: int, outcome: Outcome, models: int) -> list[float]:
         try:
-            return shares_of(outcome, models, int(self._sizes[client]))
+            return shares_of(outcome, models, int(self._attendance.sizes[client]))
         except ForeignMessage as error:
-            self._without_answer(client, error.what)
+            self._silence.missed(client, error.what)
             return [float("nan")] * models
-
-    def _without_answer(self, client: int, why: str) -> None:
-        """The run goes on without what this client was asked; said once."""
-        if self._unanswered.get(client) != why:
-            self._say(f"client {client} says nothing of the model's quality: {why}")
-        self._unanswered[client] = why
 
     @property
     def clients_have_tests(self) -> bool:
         """Whether any client said that it has test examples."""
-        return bool(self._test_sizes.any())
+        return bool(self._attendance.test_sizes.any())
 
     def best_fit(self, clients: Ids, models: Params) -> Floats:
         """One message to each client with all models; nan where nothing usable came back."""
@@ -390,9 +275,9 @@ class FlowerRuntime:
         self, client: int, outcome: Outcome, classes: int, width: int
     ) -> tuple[Ints, Floats, Floats]:
         try:
-            return moments_of(outcome, classes, width, int(self._sizes[client]))
+            return moments_of(outcome, classes, width, int(self._attendance.sizes[client]))
         except ForeignMessage as error:
-            self._without_answer(client, error.what)
+            self._silence.missed(client, error.what)
             sums, products = np.zeros((classes, width)), np.zeros((classes, width, width))
             return np.zeros(classes, np.int64), sums, products
 
@@ -421,7 +306,7 @@ class FlowerRuntime:
     ) -> list[Outcome]:
         """One message per client, one outcome each; a client without a node costs no message."""
         letters: dict[int, Letter] = {}
-        present = self._registry.present
+        present = self._attendance.present
         for place, client in enumerate(clients):
             node = present.get(int(client))
             if node is not None:
@@ -446,9 +331,5 @@ class FlowerRuntime:
         )
         for letter, outcome in zip(letters, outcomes, strict=True):
             self.tally.count_sent(letter)
-            self._count_reply(letter, outcome)
+            self._attendance.heard(letter, outcome)
         return outcomes
-
-    def _count_reply(self, letter: Letter, outcome: Outcome) -> None:
-        self._registry.heard(letter.node, failed=outcome.lost)
-        self.tally.count_reply(outcome)
