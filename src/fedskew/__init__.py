@@ -48,9 +48,11 @@ _HOMES = {"Comparison": "compare.comparison", "Run": "experiment.run", "run": "e
 
 
 def __getattr__(name: str) -> Any:
-    """``run``, ``Run`` and ``Comparison`` bring much machinery along: loaded when they are first
-    asked for.
+    """``run``, ``Run``, ``Comparison`` and ``flower`` bring much machinery along: loaded when they
+    are first asked for.
     """
+    if name == "flower":
+        return import_module("fedskew.flower")
     if name in _HOMES:
         return getattr(import_module(f"fedskew.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'fedskew' has no attribute {name!r}")

@@ -6,6 +6,8 @@
 ``coverage``     of which clients its figures speak
 ``local``        a recipe on this machine: ``run``
 ``fleet``        a recipe on a Flower fleet: ``serve`` and ``client_app``
+``strategy``     a recipe in a Flower app of somebody's own: ``fedskew.flower.Strategy``
+``app_recipe``   which recipes can be played there
 ``world``        a recipe's examples, dealt out to clients, and its model
 ``own_split``    a split of the user's own
 ``run``          one run, finished or not, as it was played or as it lies on disk

@@ -14,10 +14,16 @@
 ``client.py``           the ClientApp: answers messages on its own data
 ``policy.py``           what a node gives away, by a file of its own
 ``ledger.py``           what it has given away
+``releasing.py``        label counts with noise, one release for a run
+``app_runtime.py``      what the loop talks to where training is an app of somebody else's
+``app_seats.py``        who is there, in such an app
+``app_letters.py``      its train and evaluate messages, and what replies say
+``app_arrays.py``       its model as a flat vector
+``disclosing.py``       a mod for its ClientApp: label counts, as far as the node's policy allows
 ``task.py``             what a user brings: data and model
 ``records.py``          values to and from Flower's records
 ``wire.py``             text and bytes as values, whatever they claim to be
 
-Only this package and the gate before a SuperLink import flwr.
-``fedskew.experiment.fleet`` joins it with recipes and run folders.
+Only this package, the gate before a SuperLink and ``fedskew.experiment.strategy`` import flwr.
+``fedskew.experiment.fleet`` and ``strategy`` join it with recipes and run folders.
 """

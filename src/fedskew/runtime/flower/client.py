@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedskew.errors import RunError
 from fedskew.foreign import ForeignName
-from fedskew.runtime.flower.ledger import count_training, release_once
+from fedskew.runtime.flower.ledger import count_training
 from fedskew.runtime.flower.policy import Policy, Refused, policy_of
 from fedskew.runtime.flower.records import (
     ForeignMessage,
@@ -30,13 +30,11 @@ from fedskew.runtime.flower.records import (
     layout_mark,
     to_records,
 )
+from fedskew.runtime.flower.releasing import release_by
 from fedskew.runtime.flower.task import FleetSettings, Task, client_store
 from fedskew.runtime.local.trainer import Trainer
-from fedskew.signal import release
 from fedskew.streams import stream
-from fedskew.types import Floats, Ints, LocalJob
-
-RELEASED = "fedskew-released"  # where a node keeps what it has released in this run
+from fedskew.types import Ints, LocalJob
 
 Read = Callable[[Context], FleetSettings]
 
@@ -160,24 +158,8 @@ def release_counts(side: ClientSide, note: Note, context: Context) -> Note:
             "its recipe releases no label counts",
             "Use signal.use = 'private'",
         )
-    side.policy.check_signal("private", side.client)
-    if side.policy.ledger is None:
-        noisy = _remembered(context, lambda: release(side.counts, **signal))
-    else:
-        price = side.policy.price(float(signal["epsilon"]), signal["neighbours"])
-        run = str(context.run_id)
-        noisy = release_once(
-            side.policy, run, price, side.client, lambda: release(side.counts, **signal)
-        )
+    noisy = release_by(side.policy, context, side.client, side.counts, signal)
     return Note("release", {}, {"counts": noisy}, side.mark)
-
-
-def _remembered(context: Context, draw: Callable[[], Floats]) -> Floats:
-    """What this node has released in this run, kept by Flower until the node is restarted."""
-    if RELEASED not in context.state:
-        context.state[RELEASED] = ArrayRecord({"counts": Array(draw())})
-    kept: Floats = context.state.array_records[RELEASED]["counts"].numpy()
-    return kept
 
 
 def _job(side: ClientSide, asked: Mapping[str, Any]) -> LocalJob:

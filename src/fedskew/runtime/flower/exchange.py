@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from flwr.app import Message
+from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from fedskew.runtime.border import shown
@@ -37,6 +37,14 @@ class Letter:
     kind: str  # Flower's message type: train, evaluate, query.hello ...
     note: Note
     layout: str = ""  # the reply must be for a model of this layout
+
+    def records(self) -> RecordDict:
+        """What travels."""
+        return to_records(self.note)
+
+    def read(self, records: RecordDict) -> Note:
+        """What a reply says; ForeignMessage if it is none to this letter."""
+        return from_records(records, self.note.kind, self.layout)
 
 
 @dataclass(frozen=True)
@@ -107,9 +115,7 @@ def post(
 ) -> tuple[dict[str, int], dict[int, Outcome]]:
     """(message id -> place of what is under way, place -> outcome of what could not be sent)."""
     ttl = deadline_seconds + MARGIN_SECONDS
-    messages = [
-        Message(to_records(letter.note), letter.node, letter.kind, ttl=ttl) for letter in letters
-    ]
+    messages = [Message(letter.records(), letter.node, letter.kind, ttl=ttl) for letter in letters]
     taken: set[str] = set()
     for begin in range(0, len(messages), AT_ONCE):
         names = grid.push_messages(list(messages[begin : begin + AT_ONCE]))
@@ -165,7 +171,7 @@ def _read(reply: Message, letter: Letter) -> Outcome:
     if reply.has_error():
         return Outcome("error", why=_reason(reply), gone=reply.error.code == GONE)
     try:
-        note = from_records(reply.content, letter.note.kind, letter.layout)
+        note = letter.read(reply.content)
     except ForeignMessage as error:
         return Outcome("error", why=str(error), sent=True)
     return Outcome("ok", note, sent=True)

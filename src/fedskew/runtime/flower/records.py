@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedskew.errors import RunError
 from fedskew.runtime.border import shown
-from fedskew.runtime.flower.wire import read_array, read_values
+from fedskew.runtime.flower.wire import DIMENSIONS, DTYPES, read_array, read_values
 from fedskew.types import Layout
 from fedskew.version import __version__
 
@@ -96,7 +96,7 @@ def from_records(records: RecordDict, kind: str, layout: str = "") -> Note:
         raise ForeignMessage("message", what, "Build the same model on both sides")
     try:
         values = read_values(head.get("values"))
-        arrays = {shown(name): _read(array) for name, array in _arrays(records).items()}
+        arrays = {shown(name): plain_array(array) for name, array in _arrays(records).items()}
     except ValueError as error:
         what = f"is damaged ({shown(str(error))})"
         raise ForeignMessage("message", what, "Run the same version on both sides") from None
@@ -108,8 +108,12 @@ def _arrays(records: RecordDict) -> Mapping[str, Array]:
     return {} if found is None else found
 
 
-def _read(array: Array) -> NDArray[Any]:
-    """Flower's own reading allocates what the header claims."""
+def plain_array(
+    array: Array, dtypes: Collection[str] = DTYPES, dimensions: Collection[int] = DIMENSIONS
+) -> NDArray[Any]:
+    """What is in one of Flower's arrays, whose own reading allocates what the header claims; raises
+    ValueError.
+    """
     if array.stype != NUMPY:
         raise ValueError(f"an array of kind {shown(array.stype)}")
-    return read_array(array.data)
+    return read_array(array.data, dtypes, dimensions)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Collection
 from itertools import accumulate
 from typing import Any
 
@@ -19,11 +20,16 @@ MOST_TEXT = 1 << 20  # characters of a message's values: 10,000 scores are 600,0
 DEEPEST = 16  # brackets within brackets; ours are 5 deep
 DTYPES = {"<f4", "<f8", "<u4"}  # models and losses, noised counts, exact counts
 
-# numpy's own format, version 1.0, in the form numpy writes it: one or two dimensions, C order
+DIMENSIONS = (1, 2)
+# what apps of others send besides: half and double precision, counters, flags
+ANY_DTYPES = DTYPES | {"<f2", "<i2", "<i4", "<i8", "<u2", "<u8", "|b1", "|i1", "|u1"}
+ANY_DIMENSIONS = range(9)
+
+# numpy's own format, version 1.0, in the form numpy writes it
 NPY = re.compile(
     rb"\x93NUMPY\x01\x00(?s:(..))"
-    rb"\{'descr': '([<|>=]?[a-zA-Z]\d{1,4})', 'fortran_order': False, "
-    rb"'shape': \((\d{1,20}),(?: (\d{1,20}))?\), \} *\n"
+    rb"\{'descr': '([<|>=]?[a-zA-Z]\d{1,4})', 'fortran_order': (False|True), "
+    rb"'shape': \(([\d, ]{0,180})\), \} *\n"
 )
 MOST_HEADER = 512
 # a string, also one that never ends: a pattern that could fail would be tried from every quote on
@@ -65,9 +71,11 @@ def depth(text: str) -> int:
     return max(accumulate(steps), default=0)
 
 
-def read_array(data: bytes) -> NDArray[Any]:
+def read_array(
+    data: bytes, dtypes: Collection[str] = DTYPES, dimensions: Collection[int] = DIMENSIONS
+) -> NDArray[Any]:
     """The array behind numpy's format, on the memory it came in; raises ValueError for anything
-    but a plain one.
+    but a plain one of these types and numbers of dimensions.
 
     >>> from io import BytesIO
     >>> np.save(file := BytesIO(), np.array([1, 2], np.float32)); read_array(file.getvalue())
@@ -78,13 +86,28 @@ def read_array(data: bytes) -> NDArray[Any]:
     ValueError: an array of 1152921504606846976 numbers in 8 bytes
     """
     head = NPY.match(data[:MOST_HEADER])
-    if head is None or head.end() != 10 + int.from_bytes(head[1], "little"):
+    shape = None if head is None else _shape(head[4].decode())
+    if head is None or shape is None or head.end() != 10 + int.from_bytes(head[1], "little"):
         raise ValueError("an array in another format than numpy's")
+    if len(shape) not in dimensions:
+        raise ValueError(f"an array of {len(shape)} dimensions")
     kind = head[2].decode()
-    if kind not in DTYPES:
+    if kind not in dtypes:
         raise ValueError(f"an array of type {kind}")
-    dtype, shape = np.dtype(kind), tuple(int(size) for size in head.groups()[2:] if size)
+    dtype = np.dtype(kind)
     numbers, room = math.prod(shape), len(data) - head.end()
-    if numbers * dtype.itemsize != room or max(shape) > room:
+    if numbers * dtype.itemsize != room or max(shape, default=0) > room:
         raise ValueError(f"an array of {numbers} numbers in {room} bytes")
-    return np.frombuffer(data, dtype, offset=head.end()).reshape(shape)
+    flat = np.frombuffer(data, dtype, offset=head.end())
+    return flat.reshape(shape, order="F" if head[3] == b"True" else "C")
+
+
+def _shape(text: str) -> tuple[int, ...] | None:
+    """The shape that numpy wrote like this; None: numpy did not write it.
+
+    >>> _shape("2, 3"), _shape("4,"), _shape(""), _shape("2,3")
+    ((2, 3), (4,), (), None)
+    """
+    sizes = re.findall(r"\d{1,20}", text)
+    shape = tuple(int(size) for size in sizes)
+    return shape if repr(shape) == f"({text})" else None
