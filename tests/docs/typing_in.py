@@ -51,7 +51,8 @@ def fedskew(arguments: list[str]) -> str:
         try:
             main()
         except SystemExit as end:
-            assert not end.code, f"fedskew {' '.join(arguments)}: {said.getvalue()}"
+            if end.code:
+                raise AssertionError(f"{' '.join(arguments)}: {said.getvalue()}") from None
     return said.getvalue()
 
 
