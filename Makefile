@@ -5,10 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FLOWER := .venv-flower/bin
 FLOWER_READY := .venv-flower/.ready-fedskew
+DOCS := .venv-docs/bin
+DOCS_READY := .venv-docs/.ready
+PACKAGE_READY := .venv-package/.ready
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-flower check format bench bench-flower clean
-.PHONY: evidence-pages mutants fuzz drill
+.PHONY: evidence-pages mutants fuzz drill docs package
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,5 +82,26 @@ evidence-%: $(READY) ## make a study of evidence/ again: `fedskew reproduce` lis
 evidence-pages: $(READY) ## write all pages of evidence/ again from their results; nothing is played
 	$(BIN)/fedskew reproduce --page
 
+$(DOCS_READY): pyproject.toml constraints-docs.txt
+	test -x $(DOCS)/python || $(PYTHON) -m venv .venv-docs
+	$(DOCS)/pip install --quiet --constraint constraints-docs.txt --editable '.[docs]'
+	@touch $@
+
+docs: $(DOCS_READY) ## build the site into site/, every warning an error; in an environment of its own
+	@rm -rf site
+	$(DOCS)/sphinx-build --quiet --fail-on-warning --fresh-env --doctree-dir .venv-docs/doctrees docs site
+	@echo "Open it: xdg-open site/index.html (it needs no server and no network)"
+
+$(PACKAGE_READY): constraints-docs.txt
+	test -x .venv-package/bin/python || $(PYTHON) -m venv .venv-package
+	.venv-package/bin/pip install --quiet --constraint constraints-docs.txt build twine
+	@touch $@
+
+package: $(PACKAGE_READY) ## build wheel and source archive, check them, install and use them on every Python here (minutes)
+	@rm -rf build dist
+	.venv-package/bin/python -m build --outdir dist .
+	.venv-package/bin/twine check --strict dist/*
+	.venv-package/bin/python tests/package/try_out.py dist
+
 clean: ## remove the environment and everything built
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-docs .venv-package build dist site docs/gathered src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
