@@ -8,7 +8,7 @@ FLOWER_READY := .venv-flower/.ready-fedskew
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-flower check format bench bench-flower clean
-.PHONY: evidence-pages mutants fuzz drill
+.PHONY: evidence-pages bank mutants fuzz drill
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,10 @@ drill: $(READY) $(FLOWER_READY) ## everything goes wrong: kills over all recipes
 
 evidence-%: $(READY) ## make a study of evidence/ again: `fedskew reproduce` lists them and says what is missing
 	$(BIN)/fedskew reproduce $*
+
+bank: $(READY) ## the bank of `fedskew advise`: its study, then the file that ships (hours; goes on where it was stopped; DATA=FOLDER for data that cannot be fetched)
+	$(BIN)/fedskew reproduce bank $(if $(DATA),--data-folder $(DATA))
+	$(BIN)/python evidence/bank/ship.py
 
 evidence-pages: $(READY) ## write all pages of evidence/ again from their results; nothing is played
 	$(BIN)/fedskew reproduce --page

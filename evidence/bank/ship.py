@@ -168,6 +168,32 @@ def _means(verdicts: Sequence[Verdict]) -> str:
     )
 
 
+COSTS_TEXT = """## What a round costs
+
+In the mean over federations. Models sent per place in a round; models and mean clients' turns on
+the longest way through a round; models per client before the first round.
+
+| method | down | up | device to device | on the way | handed on | turns | before, down |
+|---|---|---|---|---|---|---|---|
+"""
+SHOWN = ("down", "up", "d2d", "hops", "handed", "turns", "start_down")
+
+
+def costs(rows: Sequence[Observation]) -> str:
+    """The section of the page: costs by method."""
+    table: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row.labels["grid"] == "runs":
+            table.setdefault(row.labels["method"], []).append(row.row)
+    lines = [
+        f"| {method} | "
+        + " | ".join(f"{np.mean([one[n] for one in found]):.2f}" for n in SHOWN)
+        + " |"
+        for method, found in table.items()
+    ]
+    return COSTS_TEXT + "\n".join(lines)
+
+
 def shipped() -> bytes:
     """The bank as the published results give it."""
     results = read_results(HERE / FILE)

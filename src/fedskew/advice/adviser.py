@@ -13,9 +13,9 @@ import numpy as np
 from fedskew.advice.bank import BASE, Bank, Federation, read_bank
 from fedskew.advice.budget import Budget, read_budget
 from fedskew.advice.candidates import Candidate, Field, field_of, permitted, price
-from fedskew.advice.costs import Means, means_of
+from fedskew.advice.costs import Means, Price, means_of
 from fedskew.advice.features import features_of
-from fedskew.advice.forecast import Anchor, forecast
+from fedskew.advice.forecast import Anchor, Forecast, forecast
 from fedskew.advice.nearest import Likeness, left_out, likeness
 from fedskew.advice.permits import Allowed, disclosed_by, read_allowed
 from fedskew.advice.pilot import play_pilot
@@ -24,6 +24,7 @@ from fedskew.errors import RecipeError
 from fedskew.experiment.figures import Resource
 
 SHOWN = 5  # nearest federations that are named
+TOO_DEAR = "one round costs more than the budget"
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ class Advice:
     beyond: bool  # whether the budget pays for more rounds than the bank has
     pilot: Mapping[str, Anchor]  # what was measured here
     candidates: Mapping[str, Candidate]
-    rivals: Sequence[tuple[str, str]]  # what would have to change -> the first choice then
+    # what would have to change -> the first choice then
+    rivals: Sequence[tuple[str, str]] = ()
 
     @property
     def unlike(self) -> bool:
@@ -180,7 +182,8 @@ def advise(
     anchors = {name: a for name, a in (subject.anchors or {}).items() if name in known.methods}
     if pilot:
         first = question.answer(wanted, allowed, anchors)
-        anchors = play_pilot(subject, [question.recipe_of(first, c.method) for c in first.choices])
+        best = [(choice.method, first.candidates[choice.method].recipe) for choice in first.choices]
+        anchors = play_pilot(subject, best)
     return question.with_rivals(question.answer(wanted, allowed, anchors))
 
 
@@ -204,49 +207,55 @@ class _Question:
         field = field_of(bank, subject, means, near.weights)
         return cls(bank, subject, means, near, field, left_out(bank))
 
-    def recipe_of(self, advice: Advice, method: str) -> tuple[str, Mapping[str, Any]]:
-        return method, advice.candidates[method].recipe
-
     def answer(self, budget: Budget, allowed: Allowed, anchors: Mapping[str, Anchor]) -> Advice:
         """The methods that can be paid and are allowed, the best first."""
         kept, left = permitted(self.bank, self.subject, self.field, allowed)
         prices = {one.method: price(one, self.means) for one in kept}
-        rounds = {name: prices[name].rounds_for(budget) for name in prices}
-        left |= {
-            name: "one round costs more than the budget" for name in rounds if rounds[name] < 1
-        }
-        played = [one for one in kept if rounds[one.method] >= 1]
-        if not played:
+        rounds = {name: self.rounds_for(prices[name], budget) for name in prices}
+        paid = [one for one in kept if rounds[one.method] >= 1]
+        if not paid:
             raise RecipeError("--budget", "pays for no round of any method", "Give more")
-        every = [rounds.get(name, np.nan) for name in self.bank.names]
-        every = [value if value >= 1 else np.nan for value in every]
+        left |= {one.method: TOO_DEAR for one in kept if one not in paid}
         near = self.near.everybody if self.near.is_unlike and anchors else self.near
-        found = forecast(self.bank, near, every, anchors=anchors, others=self.others)
-        choices = []
-        for one in played:
-            place, after = self.bank.names.index(one.method), int(rounds[one.method])
-            choices.append(
-                Choice(
-                    method=one.method,
-                    accuracy=float(found.mean[place]),
-                    low=float(found.low[place]),
-                    high=float(found.high[place]),
-                    gain=float(found.gain[place]),
-                    gain_low=float(found.gain_low[place]),
-                    gain_high=float(found.gain_high[place]),
-                    rounds=after,
-                    spent=prices[one.method].after(after),
-                    discloses=tuple(disclosed_by(one.recipe)),
-                    wanted=tuple(sorted(one.wanted)),
-                    note=one.note,
-                )
-            )
-        ranked = sorted(choices, key=lambda choice: -np.nan_to_num(choice.accuracy, nan=-1.0))
-        beyond = max(rounds[one.method] for one in played) > self.bank.levels[-1]
+        played = [rounds[name] if rounds.get(name, 0) >= 1 else np.nan for name in self.bank.names]
+        found = forecast(self.bank, near, played, anchors=anchors, others=self.others)
+        choices = [self.choice(one, found, prices[one.method], rounds[one.method]) for one in paid]
         return Advice(
-            self.subject, self.bank, budget, allowed, tuple(ranked), left, self.near, beyond,
-            dict(anchors), {one.method: one for one in kept}, (),
-        )  # fmt: skip
+            subject=self.subject,
+            bank=self.bank,
+            budget=budget,
+            allowed=allowed,
+            choices=tuple(sorted(choices, key=_worst_last)),
+            left_out=left,
+            near=self.near,
+            beyond=max(one.rounds for one in choices) > self.bank.levels[-1],
+            pilot=dict(anchors),
+            candidates={one.method: one for one in paid},
+        )
+
+    def rounds_for(self, price: Price, budget: Budget) -> float:
+        """What a budget pays for; of what costs nothing, as many as anybody has played."""
+        most = max(float(self.subject.recipe["run"]["rounds"]), float(self.bank.levels[-1]))
+        rounds = price.rounds_for(budget)
+        return most if np.isinf(rounds) else rounds
+
+    def choice(self, one: Candidate, found: Forecast, price: Price, rounds: float) -> Choice:
+        """A line of the table."""
+        place = self.bank.names.index(one.method)
+        return Choice(
+            method=one.method,
+            accuracy=float(found.mean[place]),
+            low=float(found.low[place]),
+            high=float(found.high[place]),
+            gain=float(found.gain[place]),
+            gain_low=float(found.gain_low[place]),
+            gain_high=float(found.gain_high[place]),
+            rounds=int(rounds),
+            spent=price.after(int(rounds)),
+            discloses=tuple(disclosed_by(one.recipe)),
+            wanted=tuple(sorted(one.wanted)),
+            note=one.note,
+        )
 
     def with_rivals(self, advice: Advice) -> Advice:
         """The answer, and what would have to change for another one."""
@@ -259,6 +268,10 @@ class _Question:
             if other.choices[0].method != advice.choices[0].method:
                 rivals.append((words, other.choices[0].method))
         return replace(advice, rivals=tuple(rivals))
+
+
+def _worst_last(choice: Choice) -> float:
+    return np.inf if np.isnan(choice.accuracy) else -choice.accuracy
 
 
 def _other_questions(advice: Advice) -> list[tuple[str, Budget, Allowed]]:

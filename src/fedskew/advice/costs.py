@@ -6,6 +6,7 @@ size of a model, the speed of links and the pace of devices.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -90,8 +91,10 @@ class Price:
         >>> price.rounds_for(Budget("bytes", 100.0)), price.rounds_for(Budget("bytes", 9.0))
         (18.0, 0.0)
         """
-        left = budget.amount - self.start[budget.resource]
-        return max(0.0, left // self.each[budget.resource])
+        left, each = budget.amount - self.start[budget.resource], self.each[budget.resource]
+        if each <= 0:  # nothing is sent, say
+            return math.inf if left >= 0 else 0.0
+        return max(0.0, left // each)
 
 
 def units_of(bank: Bank, weights: Floats, method: str, means: Means) -> dict[str, float]:

@@ -62,18 +62,17 @@ def forecast(
     """
     target = bank.accuracy_at(rounds)
     reference, here = _references(bank, anchors or {})
-    values = target - reference
-    gains = target - target[:, [bank.names.index(BASE)]]
+    values, base = target - reference, bank.names.index(BASE)
     everybody = left_out(bank) if others is None else others
     kept = [number for number in range(len(target)) if number != skip]
     mean, half = _interval(values, near.weights, everybody, kept)
-    gain, gain_half = _interval(gains, near.weights, everybody, kept)
-    mean = mean + here
+    gain, gain_half = _interval(values - values[:, [base]], near.weights, everybody, kept)
+    mean, gain = mean + here, gain + here - here[base]
     return Forecast(
         mean=np.clip(mean, 0, 1),
         low=np.clip(mean - half, 0, 1),
         high=np.clip(mean + half, 0, 1),
-        gain=gain if not anchors else mean - mean[bank.names.index(BASE)],
+        gain=gain,
         gain_low=gain - gain_half,
         gain_high=gain + gain_half,
     )
@@ -86,18 +85,15 @@ def _references(bank: Bank, anchors: Mapping[str, Anchor]) -> tuple[Floats, Floa
     shape = (len(bank.federations), len(bank.names))
     if not anchors:
         return np.zeros(shape), np.zeros(shape[1])
-    own = {
+    own: dict[str, Floats] = {
         name: bank.accuracy_at([anchor.rounds] * shape[1])[:, bank.names.index(name)]
         for name, anchor in anchors.items()
     }
-    mean, here = (
-        np.mean(list(own.values()), axis=0),
-        np.mean([a.accuracy for a in anchors.values()]),
-    )
-    reference = np.stack([own.get(name, mean) for name in bank.names], axis=1)
-    return reference, np.array(
-        [anchors[name].accuracy if name in anchors else here for name in bank.names]
-    )
+    mean: Floats = np.mean(list(own.values()), axis=0)
+    here = float(np.mean([anchor.accuracy for anchor in anchors.values()]))
+    there = np.stack([own[name] if name in own else mean for name in bank.names], axis=1)
+    reached = [anchors[name].accuracy if name in anchors else here for name in bank.names]
+    return there, np.array(reached)
 
 
 def _interval(

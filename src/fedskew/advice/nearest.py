@@ -42,7 +42,8 @@ class Likeness:
 
     distance: Floats  # (F,)
     weights: Floats  # (F,) sum to 1
-    limit: float  # a nearest federation beyond it is no neighbour
+    gap: float = 0.0  # to the nearest, whatever its data set
+    limit: float = np.inf  # a nearest federation beyond it is no neighbour
     outside: tuple[str, ...] = ()  # features that no federation of the bank comes near
 
     @property
@@ -59,20 +60,20 @@ class Likeness:
     @property
     def is_unlike(self) -> bool:
         """Whether nothing in the bank is like it."""
-        return bool(np.min(self.distance) > self.limit)
+        return self.gap > self.limit
 
 
 def likeness(bank: Bank, features: Mapping[str, float], data: str = "") -> Likeness:
     """Of a federation with these features; ``data`` is the name of its data set, if known."""
     point = np.array([features[name] for name in bank.feature_names])
     gaps = _gaps(bank, point)
-    plain = np.sqrt(gaps)
+    gap = float(np.sqrt(gaps.min()))
     own = np.array([one.data for one in bank.federations])
     other = (own != data) & (data in set(own.tolist()))
     distance = np.sqrt(gaps + OTHER_DATA * other)
     limit = FAR * float(np.quantile(_loneliness(bank), 0.95))
-    outside = _outside(bank, point) if plain.min() > limit else ()
-    return Likeness(distance, weights_of(distance), limit, outside)
+    outside = _outside(bank, point) if gap > limit else ()
+    return Likeness(distance, weights_of(distance), gap, limit, outside)
 
 
 def left_out(bank: Bank) -> list[Likeness]:
@@ -83,7 +84,7 @@ def left_out(bank: Bank) -> list[Likeness]:
         gaps = _gaps(bank, bank.features[number]) + OTHER_DATA * (data != data[number])
         distance = np.sqrt(gaps)
         distance[number] = np.inf
-        found.append(Likeness(distance, weights_of(distance), np.inf))
+        found.append(Likeness(distance, weights_of(distance)))
     return found
 
 
@@ -99,7 +100,8 @@ def weights_of(distance: Floats, nearest: int = NEAREST) -> Floats:
     weights: Floats = (1 - ratio**3) ** 3
     if weights.sum() <= 0:  # the nearest are all equally far
         weights = np.where(distance <= reach, 1.0, 0.0)
-    return weights / weights.sum()
+    shares: Floats = weights / weights.sum()
+    return shares
 
 
 def _gaps(bank: Bank, point: Floats) -> Floats:

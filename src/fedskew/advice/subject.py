@@ -21,7 +21,7 @@ from fedskew.experiment.figures import last_mean
 from fedskew.experiment.run import Run
 from fedskew.experiment.world import dataset_of, factory_of
 from fedskew.measure import Counts, counts_of_data, counts_of_run, read_counts
-from fedskew.recipe import Table, expand, load, override, resolve, shipped_recipes
+from fedskew.recipe import Table, expand, load, names_code, override, resolve, shipped_recipes
 
 PARAMETERS = 100_000  # of a model that nothing is known of
 PER_ROUND = 10  # clients a round where only counts are given
@@ -136,21 +136,29 @@ def _of_run(
 ) -> Subject:
     counts, seed = counts_of_run(folder, trust=trust)
     run = Run.read(folder, trust=trust)
-    federation = {
-        key: value
-        for key, value in run.recipe.items()
-        if key in ("name", "data", "partition", "model", "local", "devices", "run")
-    }
-    own = federation["data"]["use"] == "custom" or federation["partition"]["use"] == "custom"
-    resolved = resolve(
-        override({**federation, **({"model": {"use": "custom"}} if own else {})}, settings)
-    )
+    federation, own = _federation_of(run)
+    resolved = resolve(override(federation, settings))
     size, assumed = parameters or _trained_size(run), ()
     if not size:
         size, assumed = _model_size(resolved, parameters)
     data = "" if own else str(resolved["data"]["use"])
     subject = Subject(counts, resolved, size, data, not own, assumed, seed=seed)
     return replace(subject, anchors=_anchor_of(run))
+
+
+def _federation_of(run: Run) -> tuple[Table, bool]:
+    """The run's recipe without its method, and whether its data, split or model are the user's own:
+    then a recipe can only name them "custom". Nothing that the folder names is imported.
+    """
+    tables = {key: run.recipe[key] for key in ("data", "local", "devices", "run")}
+    dealt = {key: run.recipe[key] for key in ("partition", "model")}
+    own = tables["data"]["use"] == "custom" or any(
+        table["use"] == "custom" or names_code({"x": table}) for table in dealt.values()
+    )
+    if not own:
+        return {"name": run.name, **tables, **dealt}, False
+    data = {**tables["data"], "use": "custom"}
+    return {"name": run.name, **tables, "data": data, "model": {"use": "custom"}}, True
 
 
 def _anchor_of(run: Run) -> dict[str, Anchor] | None:

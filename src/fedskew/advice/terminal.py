@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from fedskew.advice.adviser import Advice, Choice
+from fedskew.advice.bank import BASE
 from fedskew.advice.wording import budget_text
 from fedskew.report.amounts import amount
 
@@ -48,10 +51,11 @@ def _ranking(advice: Advice) -> Table:
 def _row(choice: Choice) -> tuple[str, ...]:
     mark = " †" if "personal" in choice.wanted else ""
     gain = f"{100 * choice.gain:+.1f} [{100 * choice.gain_low:+.1f}, {100 * choice.gain_high:+.1f}]"
+    none = choice.method == BASE or math.isnan(choice.gain)
     return (
         f"{choice.method}{mark}",
         f"{choice.accuracy:.3f} [{choice.low:.3f}, {choice.high:.3f}]",
-        gain if choice.gain or choice.gain_low or choice.gain_high else "–",
+        "–" if none else gain,
         str(choice.rounds),
         amount(choice.spent["bytes"], "bytes"),
         amount(choice.spent["time"], "seconds"),

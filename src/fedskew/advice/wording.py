@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from fedskew.advice.adviser import Advice, Choice, gain_is_certain
 from fedskew.advice.bank import BASE
 from fedskew.advice.budget import Budget
@@ -73,6 +75,8 @@ def _what(advice: Advice, first: Choice) -> str:
 def _gain(first: Choice) -> str:
     if first.method == BASE:
         return "Nothing in the bank does better than plain FedAvg here."
+    if math.isnan(first.gain):
+        return "FedAvg cannot play a round of it."
     said = (
         f"That is {_points(first.gain)} against FedAvg at the same budget "
         f"({_points(first.gain_low)} to {_points(first.gain_high)})"

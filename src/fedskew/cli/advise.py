@@ -69,7 +69,7 @@ def advise(
 
     changes = recipes.read_assignments(set_ or [])
     if source.endswith(".toml"):
-        find_rules([source], recipes.load(source))
+        find_rules([source], recipes.load(source), changes)
     advice = ask(
         source,
         budget=budget,

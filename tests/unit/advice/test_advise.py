@@ -13,7 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 import fedskew
-from fedskew.advice.costs import Means, over_server, price_of
+from fedskew.advice.budget import Budget
+from fedskew.advice.costs import Means, Price, over_server, price_of
 from fedskew.cli import main as cli
 from fedskew.errors import FedskewError, RecipeError, RunError
 from fedskew.recipe import load, resolve
@@ -227,6 +228,34 @@ def test_a_run_folder_anchors_the_forecast(bank, tmp_path):
     mine = next(choice for choice in advice.choices if choice.method == "fedavg")
     assert mine.accuracy == pytest.approx(run.summary()["final_accuracy"])
     assert advice.subject.parameters == 2410
+
+
+def test_a_run_folder_that_names_code_is_asked_about_without_importing_it(bank, tmp_path):
+    from fedskew.records import Labels, RunFolder
+    from fedskew.types import Cost, Layout, RoundRecord
+
+    raw = {"name": "evil", "data": {"clients": 20}, "run": {"rounds": 1, "clients_per_round": 5}}
+    resolved = resolve(raw)
+    for stage in ("selection", "partition", "model", "procedure"):
+        resolved[stage] = {"use": f"no_such_module_{stage}:choose"}
+    out = RunFolder(tmp_path / "came", resolved, 0)
+    out.begin({})
+    out.keep_labels(Labels(np.full((20, 4), 9), list("abcd")))
+    for number, accuracy in enumerate((0.1, 0.4)):
+        out.append(RoundRecord(number, (), {}, {}, (), accuracy, 1.0, 0.1, {}, Cost(0.0, 0.0)))
+    columns = {"client": [*range(20)], "examples": [36] * 20, "times_selected": [0] * 20}
+    layout = Layout.of([("weight", (2, 2), "weight")])
+    out.finish(np.zeros((1, 4), np.float32), layout, columns, {})
+    out.close()
+    advice = fedskew.advise(tmp_path / "came", bank=bank)
+    assert not advice.subject.has_data
+    assert advice.pilot == {}  # the bank does not know the method "evil"
+    assert advice.recipe()["partition"]["use"] == "iid"
+
+
+def test_what_costs_nothing_is_not_played_for_ever():
+    price = Price({"bytes": 0.0}, {"bytes": 0.0})
+    assert price.rounds_for(Budget("bytes", 1.0)) == np.inf
 
 
 # ---------------------------------------------------------------- the command
