@@ -11,7 +11,7 @@ PACKAGE_READY := .venv-package/.ready
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-flower check format bench bench-flower clean
-.PHONY: evidence-pages mutants fuzz drill docs package
+.PHONY: evidence-pages bank mutants fuzz drill docs package
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-23s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,10 @@ drill: $(READY) $(FLOWER_READY) ## everything goes wrong: kills over all recipes
 
 evidence-%: $(READY) ## make a study of evidence/ again: `fedskew reproduce` lists them and says what is missing
 	$(BIN)/fedskew reproduce $*
+
+bank: $(READY) ## the bank of `fedskew advise`: its study, then the file that ships (hours; goes on where it was stopped; DATA=FOLDER for data that cannot be fetched)
+	$(BIN)/fedskew reproduce bank $(if $(DATA),--data-folder $(DATA))
+	$(BIN)/python evidence/bank/ship.py
 
 evidence-pages: $(READY) ## write all pages of evidence/ again from their results; nothing is played
 	$(BIN)/fedskew reproduce --page

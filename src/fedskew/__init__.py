@@ -26,11 +26,12 @@ from fedskew.streams import stream
 from fedskew.version import __version__
 
 if TYPE_CHECKING:
+    from fedskew.advice.adviser import advise
     from fedskew.compare.comparison import Comparison
     from fedskew.experiment.local import run
     from fedskew.experiment.run import Run
 
-__all__ = ["STAGES", "Comparison", "FedskewError", "Run", "__version__", "run", "stream"]
+__all__ = ["STAGES", "Comparison", "FedskewError", "Run", "__version__", "advise", "run", "stream"]
 
 STAGES = (
     "signal",
@@ -44,11 +45,16 @@ STAGES = (
     "finish",
 )
 
-_HOMES = {"Comparison": "compare.comparison", "Run": "experiment.run", "run": "experiment.local"}
+_HOMES = {
+    "Comparison": "compare.comparison",
+    "Run": "experiment.run",
+    "advise": "advice.adviser",
+    "run": "experiment.local",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """``run``, ``Run``, ``Comparison`` and ``flower`` bring much machinery along: loaded when they
+    """``run``, ``Comparison``, ``advise``, ``flower`` and the like bring much along: loaded when they
     are first asked for.
     """
     if name == "flower":

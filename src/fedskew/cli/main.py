@@ -1,5 +1,5 @@
-"""The command line: ``fedskew run | list | data | measure | privacy | compare | report | export
-| reproduce | flower``.
+"""The command line: ``fedskew run | list | data | measure | privacy | advise | compare | report
+| export | reproduce | flower``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedskew import recipe as recipes
+from fedskew.cli import advise as cli_advise
 from fedskew.cli import compare as cli_compare
 from fedskew.cli import flower as cli_flower
 from fedskew.cli import measure as cli_measure
@@ -53,6 +54,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(cli_flower.app, name="flower")
 app.command("measure")(cli_measure.measure)
 app.command("privacy")(cli_measure.privacy)
+app.command("advise")(cli_advise.advise)
 app.command("compare")(cli_compare.compare)
 app.command("report")(cli_compare.report)
 app.command("export")(cli_compare.export)
