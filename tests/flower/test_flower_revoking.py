@@ -15,11 +15,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-flower has it")
-from real_fleet import finish, is_online, make_app, run_app, wait_for
+from real_fleet import finish, is_online, make_app, run_app, said, wait_for
 from steps import Steps, add_steps
-from typer.testing import CliRunner
 
-from fedskew.cli.flower import app as commands
 from fedskew.deploy import local_fleet, membership
 from fedskew.deploy.fleet_sheet import read_fleet
 from fedskew.deploy.flower_cli import environment
@@ -35,12 +33,6 @@ SETTINGS = {
 }  # fmt: skip
 PATIENT = ("--config", "hello-seconds=600")  # newcomers are in the next round, however slow
 REFUSED = "Failed to activate SuperNode"
-
-
-def said(home: Path, *words: str) -> str:
-    done = CliRunner().invoke(commands, [*words, "--home", str(home)])
-    assert done.exception is None, (done.output, done.exception)
-    return done.output
 
 
 @dataclass

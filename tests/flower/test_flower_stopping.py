@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: make test-flower has it")
-from real_fleet import finish, make_app, run_app, wait_for
+from real_fleet import finish, make_app, run_app, said, wait_for
 from steps import Steps, add_steps
-from typer.testing import CliRunner
 
-from fedskew.cli.flower import app as commands
 from fedskew.deploy import local_fleet
 from fedskew.experiment.run import Run
 
@@ -21,12 +19,6 @@ SETTINGS = {
     "data.clients": 1, "run.rounds": 2, "run.clients_per_round": 1, "data.client_test": "none",
     "local.epochs": 1,
 }  # fmt: skip
-
-
-def said(home: Path, *words: str) -> str:
-    done = CliRunner().invoke(commands, [*words, "--home", str(home)])
-    assert done.exception is None, (done.output, done.exception)
-    return done.output
 
 
 @dataclass

@@ -13,6 +13,7 @@ import fedskew
 PACKAGE = Path(fedskew.__file__).parent
 ROOMS = (
     "accounting",
+    "cli/flower",
     "compare",
     "deploy",
     "experiment",
