@@ -9,6 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from typer.testing import CliRunner
+
+from fedskew.cli.flower import app as commands
 from fedskew.deploy import local_fleet
 from fedskew.deploy.app import write_app
 from fedskew.deploy.flower_cli import environment
@@ -76,6 +79,13 @@ def wait_for(
         assert time.monotonic() < until, "waited in vain"
         assert during is None or during.poll() is None, "the run has ended"
         time.sleep(0.1)
+
+
+def said(home: Path, *words: str) -> str:
+    """What a command of ``fedskew flower`` prints, if all goes well."""
+    done = CliRunner().invoke(commands, [*words, "--home", str(home)])
+    assert done.exception is None, (done.output, done.exception)
+    return done.output
 
 
 def pid_of(home: Path, name: str) -> int:

@@ -14,6 +14,7 @@ PACKAGE = Path(fedskew.__file__).parent
 ROOMS = (
     "accounting",
     "advice",
+    "cli/flower",
     "compare",
     "deploy",
     "experiment",

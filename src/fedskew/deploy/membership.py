@@ -68,8 +68,8 @@ def register(fleet: Fleet, public_key: Path, client: int | None) -> Member:
 
 
 def revoke(home: Path, who: str) -> Member:
-    """A member, named by its name or client number, takes no part any more. The SuperLink refuses
-    its key when this returns.
+    """A member, named by its name, client number or key, takes no part any more. The SuperLink
+    refuses its key when this returns.
     """
     fleet = read_fleet(home.resolve())
     if fleet.authority is None:
@@ -77,10 +77,7 @@ def revoke(home: Path, who: str) -> Member:
     check_reachable(fleet.control, fleet.authority)
     with _turn(fleet):
         known = read_members(fleet.members)
-        member = next((one for one in known if who in (one.name, str(one.client))), None)
-        if member is None:
-            names = ", ".join(f"{one.name} ({one.client})" for one in known) or "nobody"
-            raise RunError(f"'{who}'", "was not admitted", f"Members: {names}")
+        member = _only(known, who)
         _unregister(fleet, member)
         gone = {**asdict(member), "at": datetime.now(UTC).isoformat(timespec="seconds")}
         others = [one for one in known if one != member]
@@ -88,12 +85,23 @@ def revoke(home: Path, who: str) -> Member:
     return member
 
 
+def _only(known: Sequence[Member], who: str) -> Member:
+    """The one member that is meant; names may be the same, and look like numbers."""
+    found = [one for one in known if who in (one.name, str(one.client), one.key)]
+    if len(found) == 1:
+        return found[0]
+    rows = ", ".join(f"{one.name} (client {one.client}, {one.key})" for one in found or known)
+    if found:
+        raise RunError(f"'{who}'", f"may be {rows}", "Give the key: SHA256:...")
+    raise RunError(f"'{who}'", "was not admitted", f"Members: {rows or 'nobody'}")
+
+
 def _unregister(fleet: Fleet, member: Member) -> None:
     """Make the SuperLink forget a node; that it did so before is no error."""
     try:
         call(fleet.flower_home, "supernode", "unregister", str(member.node), CONNECTION)
     except RunError as error:
-        if "not found" not in error.what.lower():
+        if "node id not found" not in error.what.lower():
             raise
 
 

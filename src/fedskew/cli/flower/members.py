@@ -88,7 +88,9 @@ def admit(
 
 @app.command()
 def revoke(
-    who: Annotated[str, typer.Argument(metavar="NAME", help="Its name, or its client number.")],
+    who: Annotated[
+        str, typer.Argument(metavar="NAME", help="Its name, client number or key (SHA256:...).")
+    ],
     home: Home = HOME,
     as_json: AsJson = False,
 ) -> None:
