@@ -530,6 +530,9 @@ def test_every_figure_gives_svg_and_csv(opened):
         svg, csv = opened.execute_async_script(script, figure)
         assert ElementTree.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
         assert "var(" not in svg  # colours are written out
+        for text in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
+            style = dict(part.split(":", 1) for part in text.get("style").split(";"))
+            assert style["stroke"] == "none" or style["paint-order"] == "stroke", text.text
         named = figure in ("cost", "curves", "ecdf")
         assert ("fedavg" in "".join(ElementTree.fromstring(svg).itertext())) >= named
         assert csv.count("\r\n") > 3

@@ -96,21 +96,12 @@ function costScales(points, levels, box) {
   const low = Math.max(0, Math.min(...heights) - 0.03);
   const high = Math.min(1, Math.max(...heights) + 0.03);
   const least = Math.min(...points.map((p) => p.x[0]));
-  const cheapest = Math.min(...points.flatMap((p) => ends(p, "x")));
   const most = Math.max(...points.flatMap((p) => ends(p, "x")), 0) || 1;
   const x = isLogarithmic(points)
     ? logarithmic(least / 1.6, most * 1.3, box.left, box.right)
-    : linear(firstCost(cheapest, most), lastCost(cheapest, most), box.left, box.right);
+    : linear(0, most * 1.08, box.left, box.right);
   return { x, y: linear(low, high, box.bottom, box.top), low, high, most };
 }
-
-/** From 0, unless most of the picture would be empty then. */
-function firstCost(cheapest, most) {
-  const begin = cheapest - (most - cheapest || most) * 0.3;
-  return begin > most / 3 ? begin : 0;
-}
-
-const lastCost = (cheapest, most) => most + (most - cheapest || most) * 0.1;
 
 function drawCosts(points, levels, width) {
   const height = within(width * 0.42, 260, 380);
@@ -125,12 +116,13 @@ function drawCosts(points, levels, width) {
     yTitle: App.data.costs.titles[App.state["cost-y"]],
   });
   const placed = markEfficient(points).map((p) => ({ ...p, cx: x(p.x[0]), cy: y(p.y[0]) }));
+  const taken = placed.map((p) => ({ x: p.cx - 7, y: p.cy - 7, width: 14, height: 14 }));
   const drawn = [
-    levels.map((one, i) => referenceLevel(one, i, box, y)),
+    levels.map((one, i) => referenceLevel(one, i, box, y, taken)),
     efficientLine(placed.filter((p) => p.isEfficient), box),
     placed.map((p) => intervalBars(p, x, y, box)),
     placed.map((p) => methodDot(p)),
-    pointNames(placed, box),
+    pointNames(placed, box, taken),
   ];
   return {
     svg: canvas(width, box.bottom + 44, axis, drawn),
@@ -160,25 +152,35 @@ function intervalBars({ number, x: cost, y: reached, cx, cy }, x, y, box) {
   return upright + level ? sv("path", { d: upright + level, style }) : null;
 }
 
-function referenceLevel({ label, level }, i, box, y) {
-  const at = { x1: box.left, x2: box.right, y1: y(level), y2: y(level) };
+/** A line across, its name at the right end, further left where others stand. */
+function referenceLevel({ label, level }, i, box, y, taken) {
+  const at = y(level);
+  const text = `${label} (reference)`;
+  const size = { y: at - 15, width: text.length * 6.2, height: 13 };
+  const ends = Array.from({ length: 5 }, (_, step) => box.right - step * 60);
+  const spots = ends.map((end) => ({ x: end - size.width, ...size }));
+  const spot = spots.find((one) => !taken.some((other) => overlap(one, other))) || spots[0];
+  taken.push(spot);
+  const line = { x1: box.left, x2: box.right, y1: at, y2: at };
   const style = `stroke:${REFERENCE_COLOUR};stroke-opacity:.7`;
+  const name = { x: spot.x + size.width, y: at - 4, "text-anchor": "end", style: HALO };
   return [
-    sv("line", { ...at, style, "stroke-dasharray": referenceDash(i) }),
-    sv("text", { x: box.right, y: y(level) - 4, "text-anchor": "end" }, `${label} (reference)`),
+    sv("line", { ...line, style, "stroke-dasharray": referenceDash(i) }),
+    sv("text", name, text),
   ];
 }
 
-/** Names beside their points, on the first side with room; points in one place share a line. */
-function pointNames(points, box) {
-  const taken = points.map((p) => ({ x: p.cx - 7, y: p.cy - 7, width: 14, height: 14 }));
-  const places = new Map();
+/** Names beside their points, on the first side with room; points in one place share a name. */
+function pointNames(points, box, taken) {
+  const groups = [];
   for (const p of points) {
-    const key = `${p.cx.toFixed(0)} ${p.cy.toFixed(0)}`;
-    places.set(key, [...(places.get(key) || []), p]);
+    const near = groups.find(([o]) => Math.hypot(o.cx - p.cx, o.cy - p.cy) < 4);
+    if (near) near.push(p);
+    else groups.push([p]);
   }
-  return [...places.values()].map((group) => {
-    const text = shortened(group.map((p) => p.method.label).join(", "), 34);
+  return groups.map((group) => {
+    const inOrder = group.sort((one, other) => one.number - other.number);
+    const text = shortened(inOrder.map((p) => p.method.label).join(", "), 34);
     const spot = freeSpot(group[0], text.length * 6.8, taken, box);
     taken.push(spot);
     const at = { x: spot.x + 1, y: spot.y + 11 };

@@ -33,6 +33,7 @@ const STYLES = [
   "stroke-dasharray",
   "stroke-opacity",
   "opacity",
+  "paint-order", // else the halo of a text hides it
   "font-family",
   "font-size",
   "font-weight",
