@@ -16,6 +16,7 @@
 ``ledger.py``           what it has given away
 ``task.py``             what a user brings: data and model
 ``records.py``          values to and from Flower's records
+``undocumented.py``     all that Flower does not promise and we use
 ``wire.py``             text and bytes as values, whatever they claim to be
 
 Only this package and the gate before a SuperLink import flwr.
