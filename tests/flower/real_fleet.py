@@ -101,6 +101,11 @@ def is_online(log: str, times: int = 1) -> bool:
     return Path(log).read_text().count("SuperNode ID: ") >= times
 
 
+def nodes_of(fleet: local_fleet.Fleet) -> list[Started]:
+    """The SuperNodes that `up` started."""
+    return [process for process in fleet.processes if process.name.startswith("node-")]
+
+
 def extra_node(fleet: local_fleet.Fleet, client: int, folder: Path) -> Started:
     """A SuperNode that is no part of what `up` started: whoever starts it stops it."""
     name = f"extra-{client}"

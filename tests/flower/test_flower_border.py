@@ -245,15 +245,17 @@ def test_a_node_with_another_model_is_left_out(tmp_path, capsys):
         calls.append(1)
         return (
             torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
-            if len(calls) == 3
+            if len(calls) == 4
             else TASK.build_model(settings)
         )
 
-    # The server builds the first, every client one of its own: the third model is client 1's. (The
-    # fourth and later fit.)
+    # The server builds two, then every client one of its own when it first trains: the fourth is
+    # client 1's.
     result = play(with_task(replace(TASK, build_model=build), tmp_path))
-    assert "builds a model of another layout" in capsys.readouterr().out
-    assert {len(r.loss) for r in result.rounds[1:]} == {3}
+    said = capsys.readouterr().out
+    assert "node 1001 takes no part: builds a model of another layout" in said
+    assert [sorted(r.loss) for r in result.rounds[1:]] == [[0, 2, 3]] * 3
+    assert [sorted(r.failures) for r in result.rounds[1:]] == [[1], [], []]
 
 
 @pytest.mark.parametrize(
@@ -336,9 +338,9 @@ def test_private_counts_are_noised_at_the_client_once(tmp_path):
 def test_a_second_question_gets_the_same_noise(tmp_path):
     pytest.importorskip("opendp")
     grid = fleet(config_of(tmp_path, "fedlecc", "signal.use=private; local.epochs=1"), 1)
-    mark = exchange(grid, [Letter(1000, "query.hello", Note("hello"))], deadline_seconds=0.01)[
-        0
-    ].note.layout
+    mark = exchange(
+        grid, [Letter(1000, "query.hello", Note("hello", {"model": True}))], deadline_seconds=0.01
+    )[0].note.layout
     ask = [Letter(1000, "query.release", Note("release", {"client": 0}, {}, mark))]
     first, second = (
         exchange(grid, ask, deadline_seconds=0.01)[0].note.arrays["counts"] for _ in range(2)

@@ -23,10 +23,11 @@ from flwr.proto.node_pb2 import Node
 from fedskew.deploy.app import write_app
 from fedskew.deploy.approval import approve, approved_only, read_list
 from fedskew.deploy.forwarding import MAX_READ_BYTES, Forwarder, Rules
-from fedskew.deploy.gate import PREFIX, ROUTES, RULES
+from fedskew.deploy.gate import RULES
 from fedskew.deploy.hospital import prepare
 from fedskew.errors import RunError
 from fedskew.recipe import load, resolve
+from fedskew.runtime.flower.undocumented import FLEET_API, NODE_CALLS
 
 NOW = datetime(2026, 11, 17, 12, 0, 0, tzinfo=UTC).timestamp()
 ME, OTHER, SUPERLINK = 11, 22, 1
@@ -81,7 +82,7 @@ def pushed(source: int = ME, target: int = SUPERLINK, reply_to: str = "question"
 
 def test_a_nodes_own_calls_go_through_unchanged():
     behind = Behind()
-    for path in sorted(ROUTES):
+    for path in sorted(NODE_CALLS):
         content = pushed() if path.endswith("push-messages") else b"body of " + path.encode()
         reply = behind.post(path, content, **{"flwr-public-key": "k", "Authorization": "Bearer x"})
         assert (reply.status_code, reply.content, reply.headers["x-flower"]) == (
@@ -153,7 +154,7 @@ def test_everything_else_is_refused(path):
 
 
 def test_a_node_without_a_key_is_told_how_to_get_one():
-    reply = Behind().post(PREFIX + "register-node")
+    reply = Behind().post(FLEET_API + "register-node")
     assert reply.status_code == 400
     assert reply.json()["extra"] == "Make one: fedskew flower join NAME"
 
@@ -170,7 +171,7 @@ def test_a_node_without_a_key_is_told_how_to_get_one():
 def test_a_node_can_answer_and_nothing_else(content, why):
     """Not order another node about, not answer for it."""
     behind = Behind()
-    reply = behind.post(PREFIX + "push-messages", content)
+    reply = behind.post(FLEET_API + "push-messages", content)
     assert reply.json()["detail"] == why
     assert reply.status_code in (400, 413)
     assert behind.arrived == []
@@ -183,7 +184,7 @@ def test_a_wrong_clock_is_named(seconds, said):
     """Flower answers with a bare 401, on which a SuperNode stops without a word."""
     behind = Behind()
     stamp = datetime.fromtimestamp(NOW + seconds, UTC).isoformat()
-    reply = behind.post(PREFIX + "pull-messages", **{"flwr-timestamp": stamp})
+    reply = behind.post(FLEET_API + "pull-messages", **{"flwr-timestamp": stamp})
     assert (reply.status_code == 400) == bool(said)
     if said:
         assert reply.json()["detail"] == f"the clock of this node is {said} the server's"
@@ -213,15 +214,15 @@ def hospital(folder: Path, *apps: bytes) -> Behind:
 
 def test_an_approved_app_comes_in_unchanged(tmp_path):
     behind = hospital(tmp_path, b"other", b"app")
-    reply = behind.post(PREFIX + "get-fab")
+    reply = behind.post(FLEET_API + "get-fab")
     assert (reply.status_code, reply.content) == (200, behind.content)
-    assert behind.post(PREFIX + "pull-messages").status_code == 200
+    assert behind.post(FLEET_API + "pull-messages").status_code == 200
 
 
 def test_another_app_is_not_run(tmp_path):
     """The bytes that come in count, whatever hash the server says they have."""
     behind = hospital(tmp_path, b"whatever")
-    reply = behind.post(PREFIX + "get-fab")
+    reply = behind.post(FLEET_API + "get-fab")
     assert reply.status_code == 403
     found = hashlib.sha256(b"app").hexdigest()
     assert f"the app {found} is not on the list mine.apps: it is not run" in behind.log[0]
@@ -238,7 +239,7 @@ def test_what_cannot_be_checked_is_not_run(damage, tmp_path):
         (tmp_path / "policy.toml").write_text("apps = 1")
     else:
         behind.content = b"\xff\xff"
-    assert behind.post(PREFIX + "get-fab").status_code == 403
+    assert behind.post(FLEET_API + "get-fab").status_code == 403
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Flower's own
@@ -260,6 +261,6 @@ def test_an_app_is_approved_by_what_flower_makes_of_it(tmp_path):
 
 def test_a_node_tries_again_when_the_superlink_is_away():
     behind = Behind(down=True)
-    assert behind.post(PREFIX + "pull-messages").status_code == 503
+    assert behind.post(FLEET_API + "pull-messages").status_code == 503
     behind.down = False
-    assert behind.post(PREFIX + "pull-messages").status_code == 200
+    assert behind.post(FLEET_API + "pull-messages").status_code == 200

@@ -59,7 +59,8 @@ def write(folder: Path, name: str = "policy", **rules: object) -> str:
 
 def ask(grid: FakeGrid, kind: str, values: dict[str, object] | None = None, **arrays) -> Outcome:
     """One message to client 0, as the server would send it."""
-    who = exchange(grid, [Letter(1000, "query.hello", Note("hello"))], deadline_seconds=0.01)[0]
+    asked = Letter(1000, "query.hello", Note("hello", {"model": True}))
+    who = exchange(grid, [asked], deadline_seconds=0.01)[0]
     mark = who.note.layout if who.note else ""
     name = kind.removeprefix("query.")
     note = Note(name, {"client": 0, **(values or {})}, arrays, mark)

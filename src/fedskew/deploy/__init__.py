@@ -9,6 +9,8 @@
 ``keys.py``               certificates and node keys
 ``membership.py``         admits and revokes: a public key becomes a client number
 ``hospital.py``           the other side: makes key and policy, runs a SuperNode
+``warm.py``               answers messages in copies of itself: imports are paid for once
+``warm_call.py``          what a SuperExec starts instead of Flower's program: asks it to
 ``addresses.py``          where processes listen, and by which names they are reached
 ``processes.py``          start and stop exactly these processes
 ``fleet_sheet.py``        what of a fleet runs on this machine

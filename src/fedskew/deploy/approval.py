@@ -17,9 +17,10 @@ from pathlib import Path
 
 from fedskew.deploy.flower_cli import environment, program
 from fedskew.deploy.forwarding import Refusal, Rules, Scope
-from fedskew.deploy.gate import GET_APP, closed
+from fedskew.deploy.gate import closed
 from fedskew.errors import FedskewError, RunError
 from fedskew.runtime.flower.policy import read_policy
+from fedskew.runtime.flower.undocumented import GET_APP, app_in
 
 HASH = re.compile(r"[0-9a-f]{64}")
 END_OF_RUN = 403  # a SuperNode passes such a run over and stays for the others
@@ -87,11 +88,10 @@ def not_approved(reply: bytes, policy: Path) -> Refusal | None:
     """Whether an app that comes in is on nobody's list here. Its bytes count, not what is said of
     them.
     """
-    from flwr.proto.fab_pb2 import GetFabResponse
     from google.protobuf.message import DecodeError
 
     try:
-        found = hashlib.sha256(GetFabResponse.FromString(reply).fab.content).hexdigest()
+        found = hashlib.sha256(app_in(reply)).hexdigest()
         path = read_policy(policy).apps
         if path is None or found in read_list(path):
             return None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.errors import RunError
+from fedskew.runtime.flower.undocumented import POLL_VARIABLE
 from fedskew.runtime.local.process import ONE_THREAD
 
 CONNECTION = "fedskew"  # the name of our SuperLink in Flower's configuration
@@ -41,7 +42,7 @@ def environment(flower_home: Path) -> dict[str, str]:
     """Telemetry off unless the caller has switched it on, one thread per process, Flower's files
     in a folder of ours.
     """
-    defaults = {**QUIET, **ONE_THREAD, "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}
+    defaults = {**QUIET, **ONE_THREAD, POLL_VARIABLE: "0.5"}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return {
         **defaults,

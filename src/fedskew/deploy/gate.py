@@ -18,32 +18,16 @@ from datetime import datetime
 from pathlib import Path
 
 from fedskew.deploy.forwarding import Refusal, Rules, Scope, server
-
-PREFIX = "/v1/fleet/"
-PUSH = PREFIX + "push-messages"
-GET_APP = PREFIX + "get-fab"
-ROUTES = frozenset(
-    {
-        PUSH,
-        GET_APP,
-        *(
-            PREFIX + name
-            for name in (
-                "activate-node",
-                "deactivate-node",
-                "send-node-heartbeat",
-                "pull-messages",
-                "get-run",
-                "push-object",
-                "pull-object",
-                "confirm-message-received",
-            )
-        ),
-    }
+from fedskew.runtime.flower.undocumented import (
+    AHEAD_SECONDS,
+    BEHIND_SECONDS,
+    KEYLESS,
+    NODE_CALLS,
+    PUSH,
+    SIGNED_TIME,
+    SUPERLINK_NODE,
+    pushed_messages,
 )
-KEYLESS = PREFIX + "register-node"  # what a SuperNode without a key calls first
-SUPERLINK_NODE = 1  # Flower's number for the SuperLink itself
-AHEAD_SECONDS, BEHIND_SECONDS = 5.0, 305.0  # what Flower accepts
 
 
 def closed(scope: Scope) -> Refusal | None:
@@ -60,7 +44,7 @@ def closed(scope: Scope) -> Refusal | None:
         return Refusal(400, why, "Make one: fedskew flower join NAME")
     written = scope.get("raw_path") or path.encode()
     plain = written == path.encode() and not scope["query_string"]
-    if scope["method"] == "POST" and path in ROUTES and plain:
+    if scope["method"] == "POST" and path in NODE_CALLS and plain:
         return None
     return Refusal(404, "members of the fleet cannot reach this", "")
 
@@ -69,7 +53,7 @@ def wrong_clock(scope: Scope, now: float) -> Refusal | None:
     """Whether the time a node has signed is one that Flower would refuse; then it is told by how
     much.
     """
-    signed = next((v for n, v in scope["headers"] if n == b"flwr-timestamp"), b"")
+    signed = next((v for n, v in scope["headers"] if n == SIGNED_TIME), b"")
     try:
         ahead = datetime.fromisoformat(signed.decode("ascii")).timestamp() - now
     except (ValueError, OverflowError):
@@ -83,11 +67,10 @@ def wrong_clock(scope: Scope, now: float) -> Refusal | None:
 
 def not_a_reply(content: bytes) -> Refusal | None:
     """Whether a node pushes anything but replies to the server in its own name."""
-    from flwr.proto.fleet_pb2 import PushMessagesRequest
     from google.protobuf.message import DecodeError
 
     try:
-        pushed = PushMessagesRequest.FromString(content)
+        pushed = pushed_messages(content)
     except DecodeError:
         return Refusal(400, "what was pushed cannot be read")
     for message in pushed.messages_list:

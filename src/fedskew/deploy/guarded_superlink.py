@@ -6,9 +6,8 @@ who submits a run (``FLWR_OIDC_ENABLED=1`` ends with "unavailable in this Flower
 on loopback every user of the machine could. The guard asks the kernel whose socket is at the other
 end. Fleet calls need no guard: Flower checks their signatures.
 
-Uses, beyond what Flower documents, that its command makes the application by
-``flwr.superlink.main.create_app``. ``fedskew flower up`` looks whether the guard is there
-(:data:`MARK`), and starts nothing without it.
+How it gets there is undocumented (:mod:`fedskew.runtime.flower.undocumented`), so ``fedskew flower
+up`` looks whether the guard is there (:data:`MARK`), and starts nothing without it.
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from fedskew.runtime.flower.undocumented import run_superlink
 
 MARK = "/fedskew/guard"
 SOCKETS = Path("/proc/net/tcp")
@@ -92,13 +93,8 @@ async def _answer(send: Any, status: int, text: bytes) -> None:
 
 def main() -> None:
     """``flower-superlink`` with the guard."""
-    from flwr.superlink import main as superlink
-    from flwr.superlink.cli import flower_superlink
-
-    make = superlink.create_app
     allowed = frozenset({0, os.geteuid()})
-    superlink.create_app = lambda *given, **named: guarded(make(*given, **named), allowed)
-    flower_superlink()
+    run_superlink(lambda application: guarded(application, allowed))
 
 
 if __name__ == "__main__":

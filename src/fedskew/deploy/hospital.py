@@ -6,6 +6,7 @@ key.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import http.client
 import os
@@ -16,17 +17,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from importlib import resources
 from pathlib import Path
 
+from fedskew.deploy import warm
 from fedskew.deploy.addresses import LOOPBACK, free_port
 from fedskew.deploy.approval import approved_only
 from fedskew.deploy.flower_cli import check_reachable, environment, program
 from fedskew.deploy.forwarding import server
 from fedskew.deploy.keys import make_certificates, make_node_key, private_folder
+from fedskew.deploy.warm import CAN_WARM, warm_environment
 from fedskew.errors import RunError
 from fedskew.runtime.flower.ledger import new_ledger
 from fedskew.runtime.flower.policy import KEY, Policy, read_policy
@@ -170,13 +173,36 @@ def run_behind_gate(
     )
     command = node_command(papers, f"{LOOPBACK}:{place[1]}", files.authority, client, port)
     # in a session of its own: Ctrl-C reaches it once, through us
-    with subprocess.Popen(
-        command, env=environment(home), start_new_session=True, preexec_fn=_end_with_parent
-    ) as node:
+    with (
+        _warm(home) as env,
+        subprocess.Popen(
+            command, env=env, start_new_session=True, preexec_fn=_end_with_parent
+        ) as node,
+    ):
         threading.Thread(target=gate.run, daemon=True).start()  # the node tries until it is there
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda got, _: node.send_signal(got))
         return node.wait()
+
+
+@contextlib.contextmanager
+def _warm(home: Path) -> Iterator[dict[str, str]]:
+    """A process that answers the node's messages, as long as the node runs; the node's
+    environment.
+    """
+    env = environment(home)
+    if not CAN_WARM:
+        yield env
+        return
+    folder = private_folder(home / "warm")
+    command = [sys.executable, "-P", "-m", warm.__name__, str(folder)]
+    with subprocess.Popen(
+        command, env=env, start_new_session=True, preexec_fn=_end_with_parent
+    ) as process:
+        try:
+            yield warm_environment(folder, env)
+        finally:
+            process.terminate()
 
 
 def _end_with_parent() -> None:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fedskew.deploy import guarded_superlink
+from fedskew.deploy import guarded_superlink, warm
 from fedskew.deploy.addresses import EVERYWHERE, LOOPBACK, free_port, hosts_of
 from fedskew.deploy.fleet_sheet import SHEET, Fleet, read_fleet, write_fleet
 from fedskew.deploy.flower_cli import (
@@ -31,9 +31,11 @@ from fedskew.deploy.guarded_superlink import CAN_GUARD, MARK
 from fedskew.deploy.keys import keep_or_make_certificates, make_node_key, private_folder
 from fedskew.deploy.membership import register
 from fedskew.deploy.processes import last_lines, reap, start, stop
+from fedskew.deploy.warm import CAN_WARM, warm_environment
 from fedskew.errors import RunError, RunFolderError
 from fedskew.runtime.flower import members
 from fedskew.runtime.flower.policy import KEY, OPEN, VARIABLE
+from fedskew.runtime.flower.undocumented import UNASKED
 
 START_SECONDS = 90.0
 
@@ -68,6 +70,7 @@ def up(
     try:
         fleet = start_superlink(fleet)
         fleet = start_gate(fleet) if tls else fleet
+        fleet = start_warm(fleet) if CAN_WARM and not simulation else fleet
         for number in range(0 if simulation else nodes):
             fleet = add_node(fleet, number, nodes)
     except BaseException:
@@ -122,10 +125,19 @@ def start_gate(fleet: Fleet) -> Fleet:
     """Start what members reach, and see as one of them that it does not let them submit a run."""
     fleet = _start(fleet, "gate", gate_command(fleet))
     _wait_until_reachable(fleet, "gate", fleet.address)
-    for path in ("/v1/control/list-runs", "/v1/runtime/acquire-task"):
+    for path in UNASKED:
         if status_of(fleet.address, fleet.authority, "POST", path) != 404:
             raise RunError("gate", f"lets members reach {path}", "Report this, please")
     return fleet
+
+
+def start_warm(fleet: Fleet) -> Fleet:
+    """Start what answers the messages to nodes of this machine; nodes do without if it is gone."""
+    return _start(fleet, "warm", [*_python(warm.__name__), str(_warm_folder(fleet))])
+
+
+def _warm_folder(fleet: Fleet) -> Path:
+    return private_folder(fleet.folder / "warm")
 
 
 def gate_command(fleet: Fleet) -> list[str]:
@@ -174,6 +186,8 @@ def _start(fleet: Fleet, name: str, command: Sequence[str]) -> Fleet:
         env[VARIABLE] = OPEN  # virtual nodes have no configuration of their own
     if fleet.tls:
         env[members.VARIABLE] = str(fleet.members)  # for the ServerApp
+    if name.startswith("node-") and any(p.name == "warm" for p in fleet.processes):
+        env = warm_environment(_warm_folder(fleet), env)
     started = start(name, command, fleet.folder / "logs" / f"{name}.log", env)
     others = tuple(p for p in fleet.processes if p.name != name)
     return write_fleet(replace(fleet, processes=(*others, started)))
@@ -198,6 +212,8 @@ def restart(home: Path, name: str) -> Fleet:
         return start_superlink(fleet)
     if name == "gate":
         return start_gate(fleet)
+    if name == "warm":
+        return start_warm(fleet)
     nodes = sum(process.name.startswith("node-") for process in fleet.processes)
     return add_node(fleet, int(name.removeprefix("node-")), nodes)
 
@@ -225,7 +241,11 @@ def down(home: Path) -> list[str]:
     were running.
     """
     fleet = read_fleet(home.resolve())
-    order = {"superlink": 2, "gate": 1}  # nodes sign off while there is somebody to sign off at
+    order = {
+        "superlink": 2,
+        "gate": 1,
+        "warm": 1,
+    }  # nodes sign off while there is somebody to sign off at
     stopped: list[str] = []
     for step in range(3):
         stopped += stop([p for p in fleet.processes if order.get(p.name, 0) == step])

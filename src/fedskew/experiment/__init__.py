@@ -1,20 +1,21 @@
 """One run: make it, keep it, read it back.
 
-``driver``       plays a run, keeps it, resumes it; wherever it is played
-``backend``      where it is played, and one run on its way
-``ending``       the end of a run: its model first, then the tests at its clients
-``coverage``     of which clients its figures speak
-``local``        a recipe on this machine: ``run``
-``fleet``        a recipe on a Flower fleet: ``serve`` and ``client_app``
-``strategy``     a recipe in a Flower app of somebody's own: ``fedskew.flower.Strategy``
-``app_recipe``   which recipes can be played there
-``world``        a recipe's examples, dealt out to clients, and its model
-``own_split``    a split of the user's own
-``run``          one run, finished or not, as it was played or as it lies on disk
-``plausible``    whether a run read from a folder hangs together
-``figures``      every figure of a run
-``tables``       its tidy tables
-``run_folders``  where runs lie on disk
-``references``   the rows every personalised result is shown with
-``schedule``     several runs at once, a core each
+``driver``        plays a run, keeps it, resumes it; wherever it is played
+``backend``       where it is played, and one run on its way
+``ending``        the end of a run: its model first, then the tests at its clients
+``coverage``      of which clients its figures speak
+``local``         a recipe on this machine: ``run``
+``fleet``         a recipe on a Flower fleet: ``serve`` and ``client_app``
+``fleet_server``  its server's side
+``strategy``      a recipe in a Flower app of somebody's own: ``fedskew.flower.Strategy``
+``app_recipe``    which recipes can be played there
+``world``         a recipe's examples, dealt out to clients, and its model
+``own_split``     a split of the user's own
+``run``           one run, finished or not, as it was played or as it lies on disk
+``plausible``     whether a run read from a folder hangs together
+``figures``       every figure of a run
+``tables``        its tidy tables
+``run_folders``   where runs lie on disk
+``references``    the rows every personalised result is shown with
+``schedule``      several runs at once, a core each
 """

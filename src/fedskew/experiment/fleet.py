@@ -8,36 +8,27 @@
 Settings come from Flower's run configuration (``[tool.flwr.app.config]`` and ``flwr run
 --run-config``), see :data:`DEFAULTS`; ``recipe`` is a file beside the app, so that both sides hold
 the same one.
+
+Flower starts a process for every message at every client, so this module imports neither torch nor
+the loop: the server's side is in :mod:`~fedskew.experiment.fleet_server`, and a client loads torch
+when it has something to compute.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fedskew.data import Shards
 from fedskew.errors import RecipeError, did_you_mean
-from fedskew.experiment.backend import Backend
-from fedskew.experiment.driver import drive
-from fedskew.experiment.run import Run
-from fedskew.experiment.run_folders import RUNS, run_folder
-from fedskew.experiment.world import dataset_of, factory_of, population_of, shards_of
+from fedskew.experiment.world import dataset_of, factory_of, shards_of
 from fedskew.foreign import ForeignName
 from fedskew.recipe import REGISTRIES, load, override, read_assignments, resolve, shipped_recipes
-from fedskew.records import Labels, read_json, write_sealed
-from fedskew.runtime.flower.attendance import Patience
 from fedskew.runtime.flower.client import make_client_app
-from fedskew.runtime.flower.server import FlowerRuntime
-from fedskew.runtime.flower.superlink_watch import end_with_superlink
-from fedskew.runtime.flower.task import ClientData, FleetSettings, Task, server_store
-from fedskew.types import RoundRecord
+from fedskew.runtime.flower.task import ClientData, FleetSettings, Task
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -45,8 +36,9 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
     from torch import nn
 
+    from fedskew.experiment.run import Run
+
 FLEET = "fleet.json"  # in the run folder: which Flower runs played it, and what each sent
-LETTING_GO_SECONDS = 30.0
 DEFAULTS: dict[str, Any] = {
     "recipe": "recipe.toml",  # a file of the app, or the name of a shipped recipe
     "set": "",  # changes to it: "local.lr=0.1; run.rounds=5"
@@ -95,21 +87,6 @@ def _recipe_file(folder: Path, name: str) -> str | Path:
         what = f"'{name}' is no file of the app and no recipe of fedskew"
         raise RecipeError("run configuration, recipe", what, "Put it into the app's folder")
     return beside
-
-
-def _patience(config: Mapping[str, Any]) -> Patience:
-    seconds = {
-        name: float(config[f"{name}-seconds"]) for name in ("deadline", "wait", "hello", "poll")
-    }
-    return Patience(
-        **{f"{name}_seconds": value for name, value in seconds.items()},
-        min_clients=int(config["min-clients"]),
-    )
-
-
-def _folder(settings: FleetSettings) -> Path:
-    out = str(settings.config["out"])
-    return Path(out) if out else run_folder(RUNS, settings.recipe, settings.seed)
 
 
 # ---------------------------------------------------------------- the recipe's data and model
@@ -181,101 +158,6 @@ def client_app(task: Task, folder: Path) -> ClientApp:
 
 def serve(grid: Grid, context: Context, task: Task, folder: Path) -> Run:
     """Play the recipe over the fleet and keep its records; ``resume`` goes on from a checkpoint."""
-    end_with_superlink()
-    settings = read_settings(context.run_config, folder)
-    _check_possible(settings.recipe)
-    out, resume = _folder(settings), bool(settings.config["resume"])
-    flower_run = str(context.run_id)
-    return drive(
-        settings.recipe,
-        settings.seed,
-        lambda reached: _fleet_backend(grid, task, settings, flower_run, out, reached),
-        out=out,
-        resume=resume,
-        # the ServerApp of a killed SuperLink may need some seconds to notice and let go of it
-        wait_seconds=LETTING_GO_SECONDS if resume else 0.0,
-        on_round=lambda record: say(_line(record)),
-    )
+    from fedskew.experiment.fleet_server import play
 
-
-def _check_possible(recipe: Mapping[str, Any]) -> None:
-    """Refuse what cannot be had on a fleet."""
-    if recipe["run"]["energy"] != "modelled":
-        raise RecipeError(
-            "run.energy",
-            f"'{recipe['run']['energy']}' cannot be measured on a fleet: "
-            "the server does not see its clients' machines",
-            "Set run.energy = 'modelled'",
-        )
-
-
-@contextmanager
-def _fleet_backend(
-    grid: Grid, task: Task, settings: FleetSettings, flower_run: str, out: Path, reached: int
-) -> Iterator[Backend]:
-    recipe, seed = settings.recipe, settings.seed
-    fleet = FlowerRuntime(
-        grid,
-        server_store(
-            None if task.load_test is None else task.load_test(settings), task.num_classes
-        ),
-        lambda: task.build_model(settings),
-        recipe["data"]["clients"],
-        patience=_patience(settings.config),
-        draw=lambda sizes: population_of(recipe, sizes, seed),
-        say=say,
-    )
-    sheet = _Sheet(out, flower_run, fleet, reached)
-    try:
-        yield Backend(
-            fleet,
-            clients_have_tests=lambda: fleet.clients_have_tests,
-            labels=lambda: _disclosed_labels(recipe, fleet),
-            facts={"flower_run": flower_run},
-            save_every_round=True,
-            rounds_over=fleet.rounds_over,
-            unscored=fleet.take_unscored,
-            after_round=sheet.write,
-        )
-    finally:
-        fleet.close()
-
-
-def _disclosed_labels(recipe: Mapping[str, Any], fleet: FlowerRuntime) -> Labels | None:
-    """The label counts that clients gave away because the recipe's signal is ``histogram``; under
-    any other signal nothing exact is kept, whatever somebody may have sent.
-    """
-    if recipe.get("signal", {}).get("use") != "histogram":
-        return None
-    counts = fleet.disclosed_counts()
-    return Labels(counts, [str(number) for number in range(counts.shape[1])])
-
-
-# ---------------------------------------------------------------- what is written and said
-
-
-class _Sheet:
-    """``fleet.json``: messages and payload bytes of each Flower run that played this folder."""
-
-    def __init__(self, folder: Path, flower_run: str, fleet: FlowerRuntime, reached: int) -> None:
-        self._path, self._fleet = folder / FLEET, fleet
-        self._before = read_json(self._path)["runs"] if self._path.is_file() else []
-        self._entry = {"flower_run": flower_run, "after_round": reached}
-
-    def write(self, round: int) -> None:
-        """Replace the present run's entry."""
-        entry = {**self._entry, "last_round": round, **asdict(self._fleet.tally)}
-        write_sealed(self._path, {"runs": [*self._before, entry]})
-
-
-def say(text: str) -> None:
-    """One line for whoever watches the ServerApp's log."""
-    print(f"fedskew: {text}", flush=True)
-
-
-def _line(record: RoundRecord) -> str:
-    failed = "".join(f", client {client} {why}" for client, why in record.failures.items())
-    score = "" if np.isnan(record.accuracy) else f"accuracy {record.accuracy:.4f}, "
-    asked = len(record.loss) + len(record.failures)
-    tests = "" if record.covers is None else f", tested at {record.covers} clients only"
-    return f"round {record.round}: {score}{len(record.loss)} of {asked} replied{failed}{tests}"
+    return play(grid, str(context.run_id), task, read_settings(context.run_config, folder))

@@ -22,6 +22,7 @@
 ``disclosing.py``       a mod for its ClientApp: label counts, as far as the node's policy allows
 ``task.py``             what a user brings: data and model
 ``records.py``          values to and from Flower's records
+``undocumented.py``     all that Flower does not promise and we use
 ``wire.py``             text and bytes as values, whatever they claim to be
 
 Only this package, the gate before a SuperLink and ``fedskew.experiment.strategy`` import flwr.

@@ -19,11 +19,12 @@ from fedskew.runtime.flower.answers import Hello, hello_of
 from fedskew.runtime.flower.exchange import Letter, Outcome
 from fedskew.runtime.flower.greetings import Greetings
 from fedskew.runtime.flower.members import wrong_number
-from fedskew.runtime.flower.records import ForeignMessage, Note
+from fedskew.runtime.flower.records import OTHER_MODEL, ForeignMessage, Note
 from fedskew.runtime.flower.registry import Registry
 from fedskew.runtime.flower.tally import Tally
 from fedskew.types import Bools, Ints
 
+OTHER_MODEL_BUILT = "builds a model of another layout"
 Say = Callable[[str], None]
 Admitted = Callable[[], Mapping[int, int] | None]
 
@@ -61,6 +62,7 @@ class Attendance:
         self._registry = Registry(clients)
         self._greetings = Greetings(grid, patience.deadline_seconds)
         self._begun = self._over = False
+        self._doubted: set[int] = set()  # nodes that must build the model to be taken in
         self.sizes: Ints = np.zeros(clients, np.int64)  # a new array whenever one of them changes
         self.test_sizes: Ints = np.zeros(clients, np.int64)
         self.counts: dict[int, Ints] = {}  # client -> exact counts it disclosed
@@ -108,9 +110,14 @@ class Attendance:
         return found & (self.sizes > 0)
 
     def heard(self, letter: Letter, outcome: Outcome) -> None:
-        """How a message ended, hellos or any other."""
+        """How a message ended, hellos or any other. A hello is light, so that a node has another
+        model shows when it is sent one: then it is left out until it builds the right one.
+        """
         self._registry.heard(letter.node, failed=outcome.lost)
         self._tally.count_reply(outcome)
+        if outcome.note is None and OTHER_MODEL in outcome.why:
+            self._doubted.add(letter.node)
+            self._refuse(letter.node, OTHER_MODEL_BUILT)
 
     def without_signal(self, client: int, why: str) -> None:
         """The run goes on without this client's label counts; rules that need them pass it over."""
@@ -149,9 +156,8 @@ class Attendance:
         nothing useful are left out until they are asked again, and the run goes on.
         """
         asked = self._greetings.nodes
-        hello = Note("hello", layout=self._mark)
         letters = [
-            Letter(node, "query.hello", hello)
+            Letter(node, "query.hello", self._hello(node))
             for node in self._registry.strangers
             if node not in asked
         ]
@@ -161,12 +167,18 @@ class Attendance:
             self.heard(letter, outcome)
             self._hear(letter.node, outcome)
 
+    def _hello(self, node: int) -> Note:
+        return Note("hello", {"model": True} if node in self._doubted else {}, layout=self._mark)
+
     def _hear(self, node: int, outcome: Outcome) -> None:
         try:
             self._take_in(node, outcome)
         except ForeignMessage as error:
-            seconds = self._registry.refuse(node, f"node {node}: {error.what}")
-            self._say(f"node {node} takes no part: {error.what} (asked again in {seconds:g} s)")
+            self._refuse(node, error.what)
+
+    def _refuse(self, node: int, why: str) -> None:
+        seconds = self._registry.refuse(node, f"node {node}: {why}")
+        self._say(f"node {node} takes no part: {why} (asked again in {seconds:g} s)")
 
     def _take_in(self, node: int, outcome: Outcome) -> None:
         said = self._introduction(node, outcome)
@@ -194,7 +206,7 @@ class Attendance:
         """
         said = hello_of(outcome, self._num_classes)
         if outcome.note is None or outcome.note.layout not in ("", self._mark):
-            raise ForeignMessage("hello", f"client {said.client} builds a model of another layout")
+            raise ForeignMessage("hello", OTHER_MODEL_BUILT)
         wrong = wrong_number(node, said.client, self._admitted())
         wrong = wrong or self._registry.out_of_range(said.client)
         if wrong:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import Context, Message
@@ -24,6 +24,7 @@ from fedskew.foreign import ForeignName
 from fedskew.runtime.flower.ledger import count_training
 from fedskew.runtime.flower.policy import Policy, Refused, policy_of
 from fedskew.runtime.flower.records import (
+    OTHER_MODEL,
     ForeignMessage,
     Note,
     from_records,
@@ -32,30 +33,52 @@ from fedskew.runtime.flower.records import (
 )
 from fedskew.runtime.flower.releasing import release_by
 from fedskew.runtime.flower.task import FleetSettings, Task, client_store
-from fedskew.runtime.local.trainer import Trainer
+from fedskew.runtime.local.store import Store
 from fedskew.streams import stream
 from fedskew.types import Ints, LocalJob
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from fedskew.runtime.local.trainer import Trainer
 
 Read = Callable[[Context], FleetSettings]
 
 
-@dataclass
+@dataclass(frozen=True)
 class ClientSide:
-    """One client: its number, its data and the trainer on them, and what it may give away."""
+    """One client: its number, its data and what it may give away. The model is built, and torch
+    loaded, when somebody asks for it.
+    """
 
     client: int
-    trainer: Trainer
+    store: Store
     settings: FleetSettings
+    factory: Callable[[], nn.Module]
     policy: Policy = field(default_factory=Policy)
-    mark: str = field(init=False)
+    built: list[Trainer] = field(default_factory=list)  # shared by copies with another policy
 
-    def __post_init__(self) -> None:
-        self.mark = layout_mark(self.trainer.model.layout)
+    @property
+    def trainer(self) -> Trainer:
+        """Who trains and scores, with one torch thread as everywhere."""
+        if not self.built:
+            import torch
+
+            from fedskew.runtime.local.trainer import Trainer
+
+            torch.set_num_threads(1)
+            self.built.append(Trainer(self.store, self.factory, self.settings.seed))
+        return self.built[0]
+
+    @property
+    def mark(self) -> str:
+        """A fingerprint of the model this client builds."""
+        return layout_mark(self.trainer.model.layout)
 
     @property
     def counts(self) -> Ints:
         """(C,) exact label counts; they leave this process only if the recipe discloses them."""
-        own: Ints = self.trainer.store.label_counts()[self.client]
+        own: Ints = self.store.label_counts()[self.client]
         return own
 
 
@@ -113,14 +136,9 @@ def make_client_app(task: Task, read: Read) -> ClientApp:
 
 
 def build_side(task: Task, client: int, settings: FleetSettings) -> ClientSide:
-    """Load the client's data and build the model, with one torch thread as everywhere."""
-    import torch
-
-    torch.set_num_threads(1)
+    """Load the client's data."""
     store = client_store(client, task.load_data(client, settings), task.num_classes)
-    return ClientSide(
-        client, Trainer(store, lambda: task.build_model(settings), settings.seed), settings
-    )
+    return ClientSide(client, store, settings, lambda: task.build_model(settings))
 
 
 # ---------------------------------------------------------------- answers
@@ -128,9 +146,9 @@ def build_side(task: Task, client: int, settings: FleetSettings) -> ClientSide:
 
 def hello(side: ClientSide, note: Note, context: Context) -> Note:
     """Who this is and how many examples it has; its label counts if recipe and policy disclose
-    them.
+    them. Its model is built only if the server has reason to ask for it.
     """
-    store, told = side.trainer.store, side.policy.told
+    store, told = side.store, side.policy.told
     values: dict[str, Any] = {
         "client": side.client,
         "num_examples": told(len(store.rows(side.client, "train"))),
@@ -143,14 +161,14 @@ def hello(side: ClientSide, note: Note, context: Context) -> Note:
             arrays["counts"] = side.counts.astype(np.uint32)
         except Refused as refusal:
             values["withheld"] = refusal.what
-    return Note("hello", values, arrays, side.mark)
+    return Note("hello", values, arrays, side.mark if note.values.get("model") else "")
 
 
 def release_counts(side: ClientSide, note: Note, context: Context) -> Note:
     """Label counts with noise by the recipe's [signal]. Asked again in the same run it repeats
     itself: one release, no more.
     """
-    _check(side, note)
+    _check_client(side, note)
     signal = dict(side.settings.recipe.get("signal", {}))
     if signal.pop("use", None) != "private":
         raise RunError(
@@ -159,7 +177,7 @@ def release_counts(side: ClientSide, note: Note, context: Context) -> Note:
             "Use signal.use = 'private'",
         )
     noisy = release_by(side.policy, context, side.client, side.counts, signal)
-    return Note("release", {}, {"counts": noisy}, side.mark)
+    return Note("release", {}, {"counts": noisy})
 
 
 def _job(side: ClientSide, asked: Mapping[str, Any]) -> LocalJob:
@@ -221,7 +239,7 @@ def vote(side: ClientSide, note: Note, context: Context) -> Note:
     """
     _check(side, note)
     side.policy.check_scores(side.client)
-    rows, models = side.trainer.store.rows(side.client, "train"), note.arrays["models"]
+    rows, models = side.store.rows(side.client, "train"), note.arrays["models"]
     losses = np.stack([side.trainer.score(model, "train", rows)[0] for model in models])
     best = np.nan_to_num(losses, nan=np.inf).argmin(axis=0)
     votes = np.bincount(best, minlength=len(models))
@@ -248,7 +266,7 @@ def moments(side: ClientSide, note: Note, context: Context) -> Note:
 
 def own_rows(side: ClientSide, which: str, max_examples: int, note: Note) -> Ints:
     """All rows, or the draw the local runtime would make."""
-    rows = side.trainer.store.rows(side.client, which)
+    rows = side.store.rows(side.client, which)
     if not max_examples or len(rows) <= max_examples:
         return rows
     rng = stream(int(note.values["seed"]), "loss", side.client, int(note.values["round"]))
@@ -257,11 +275,15 @@ def own_rows(side: ClientSide, which: str, max_examples: int, note: Note) -> Int
 
 def _check(side: ClientSide, note: Note) -> None:
     """The message is for this client and this model."""
+    _check_client(side, note)
     if note.layout != side.mark:
-        what = f"is for a model of another layout ({note.layout}, here {side.mark})"
+        what = f"{OTHER_MODEL} ({note.layout}, here {side.mark})"
         raise ForeignMessage(
             f"client {side.client}", f"the message {what}", "Build the same model on both sides"
         )
+
+
+def _check_client(side: ClientSide, note: Note) -> None:
     if int(note.values["client"]) != side.client:
         raise ForeignMessage(
             f"client {side.client}",

@@ -7,7 +7,6 @@ replies only every 3 seconds.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +17,8 @@ from flwr.serverapp import Grid
 
 from fedskew.runtime.border import shown
 from fedskew.runtime.flower.records import ForeignMessage, Note, from_records, to_records
+from fedskew.runtime.flower.undocumented import GONE, RAISED
 
-GONE = 5  # Flower's code for a node without heartbeats
 AT_ONCE = 64  # messages in one request; a request has a size limit
 # the longer replies take, the less often the SuperLink is asked: at most this share of the time is
 # lost
@@ -180,7 +179,7 @@ def _read(reply: Message, letter: Letter) -> Outcome:
 def _reason(reply: Message) -> str:
     """Flower's words for an error, in one line; ``<class 'X'>:<'text'>`` becomes ``X: text``."""
     code, text = reply.error.code, shown(reply.error.reason or "")
-    raised = re.fullmatch(r"<class '(?:[\w.]*\.)?(\w+)'>:<'(.*?)(?:'>)?", text)
+    raised = RAISED.fullmatch(text)
     if raised:
         return f"{raised[1]}: {raised[2]}"
     if code == GONE:

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from fedskew.errors import RunError
 from fedskew.runtime.border import shown
+from fedskew.runtime.flower.undocumented import NUMPY
 from fedskew.runtime.flower.wire import DIMENSIONS, DTYPES, read_array, read_values
 from fedskew.types import Layout
 from fedskew.version import __version__
 
-FORMAT = "fedskew/1"  # changes when messages change; both sides must agree
+FORMAT = "fedskew/2"  # changes when messages change; both sides must agree
 HEAD, ARRAYS = "fedskew", "arrays"
-NUMPY = "numpy.ndarray"  # what Flower calls an array in numpy's format
+OTHER_MODEL = "is for a model of another layout"
 
 
 class ForeignMessage(RunError):
@@ -92,7 +93,7 @@ def from_records(records: RecordDict, kind: str, layout: str = "") -> Note:
         what = f"is a '{shown(head.get('kind'))}', expected a {kind!r}"
         raise ForeignMessage("message", what, "Run the same app on both sides")
     if layout and head.get("layout") != layout:
-        what = f"is for a model of another layout ({shown(head.get('layout'))}, here {layout})"
+        what = f"{OTHER_MODEL} ({shown(head.get('layout'))}, here {layout})"
         raise ForeignMessage("message", what, "Build the same model on both sides")
     try:
         values = read_values(head.get("values"))

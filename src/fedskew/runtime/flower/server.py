@@ -146,7 +146,7 @@ class FlowerRuntime:
             for c in clients
             if c not in self._released and c in present and self._releases.is_due(int(c))
         ]
-        outcomes = self._ask(wanted, "query.release", "release", {})
+        outcomes = self._ask(wanted, "query.release", "release", {}, mark="")
         for client, outcome in zip(wanted, outcomes, strict=True):
             try:
                 self._released[client] = released_counts_of(outcome, self._store.num_classes)
@@ -303,8 +303,13 @@ class FlowerRuntime:
         name: str,
         values: Mapping[str, Any],
         arrays: Sequence[Mapping[str, Params]] | None = None,
+        *,
+        mark: str | None = None,
     ) -> list[Outcome]:
-        """One message per client, one outcome each; a client without a node costs no message."""
+        """One message per client, one outcome each; a client without a node costs no message.
+        ``mark``: the model that is meant, "" for none.
+        """
+        mark = self._mark if mark is None else mark
         letters: dict[int, Letter] = {}
         present = self._attendance.present
         for place, client in enumerate(clients):
@@ -314,9 +319,9 @@ class FlowerRuntime:
                     name,
                     {"client": int(client), **values},
                     arrays[place] if arrays else {},
-                    self._mark,
+                    mark,
                 )
-                letters[place] = Letter(node, kind, note, self._mark)
+                letters[place] = Letter(node, kind, note, mark)
         outcomes = dict(zip(letters, self._send(list(letters.values())), strict=True))
         absent = Outcome("error", why="is not connected")
         return [outcomes.get(place, absent) for place in range(len(clients))]

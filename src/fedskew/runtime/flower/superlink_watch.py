@@ -14,7 +14,9 @@ import threading
 import time
 from pathlib import Path
 
-SUPERLINK = (b"flower-superlink", b"guarded_superlink")  # Flower's, and ours around it
+from fedskew.runtime.flower.undocumented import SUPERLINK
+
+NAMES = (SUPERLINK, b"guarded_superlink")  # Flower's, and ours around it
 LOOK_SECONDS = 0.25
 
 
@@ -62,6 +64,6 @@ def is_superlink(pid: int) -> bool:
     """
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        return any(name in command for name in SUPERLINK)
+        return any(name in command for name in NAMES)
     except OSError:
         return False
