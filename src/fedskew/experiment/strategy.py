@@ -227,7 +227,8 @@ def _renamed(names: Names, metrics: Mapping[str, str]) -> Names:
     for key in metrics:
         if key not in RENAMED:
             raise RecipeError("metrics", f"unknown entry '{key}'", did_you_mean(key, RENAMED))
-    return replace(names, **{key: (value,) for key, value in metrics.items()})
+    said: dict[str, Any] = {key: (value,) for key, value in metrics.items()}
+    return replace(names, **said)
 
 
 def _needs_loss(recipe: Mapping[str, Any]) -> bool:
@@ -239,7 +240,7 @@ def _reads_output(recipe: Mapping[str, Any]) -> bool:
     """Whether anything looks at updates of the output layer."""
     selection, server = rule_of(recipe, "selection").rule, rule_of(recipe, "aggregation").rule
     estimated = recipe.get("signal", {}).get("use") == "estimated"
-    return estimated or selection.learns_from == "last" or server.reads_head
+    return bool(estimated or selection.learns_from == "last" or server.reads_head)
 
 
 def _say(text: str) -> None:

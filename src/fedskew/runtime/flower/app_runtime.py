@@ -158,15 +158,12 @@ class AppRuntime:
         round = 0 if probe else order.round % THROWN_AWAY
         config = told(self._terms.train_config, round)
         arrays = {int(slot): self._form.record(order.models[slot]) for slot in set(order.start)}
-        outcomes = self._ask(
-            order.clients,
-            [
-                lambda node, slot=int(slot): self._writer.train(
-                    node, order.models[slot], arrays[slot], config
-                )
-                for slot in order.start
-            ],
-        )
+
+        def write(node: int, row: int) -> Letter:
+            slot = int(order.start[row])
+            return self._writer.train(node, order.models[slot], arrays[slot], config)
+
+        outcomes = self._ask(order.clients, write)
         forms = [self._writer.form_of(outcome.note) for outcome in outcomes]
         answers = [reply_of(outcome) for outcome in outcomes]
         size = order.models.shape[1]
@@ -211,9 +208,8 @@ class AppRuntime:
         clients = self._testers() if self._round else []
         arrays = self._form.record(models[0])
         config = told(self._terms.evaluate_config, self._round)
-        write = self._writer.evaluate
         outcomes = self._ask(
-            clients, [lambda node: write(node, models[0], arrays, config)] * len(clients)
+            clients, lambda node, row: self._writer.evaluate(node, models[0], arrays, config)
         )
         for client, outcome in zip(clients, outcomes, strict=True):
             if outcome.note is None:
@@ -254,14 +250,16 @@ class AppRuntime:
         table = np.array(rows, np.float64).reshape(-1, 3)
         return Scores(table[:, 0], table[:, 1], table[:, 2].astype(np.int64))
 
-    def _ask(self, clients: Ids, letters: Sequence[Callable[[int], Letter]]) -> list[Outcome]:
-        """One message per client, one outcome each; who is not there costs no message."""
+    def _ask(self, clients: Ids, write: Callable[[int, int], Letter]) -> list[Outcome]:
+        """One message per client, written for a node and a row of ``clients``, one outcome each;
+        who is not there costs no message.
+        """
         present, places, sent = self._seats.present, [], []
         for place, client in enumerate(clients):
             node = present.get(int(client))
             if node is not None:
                 places.append(place)
-                sent.append(letters[place](node))
+                sent.append(write(node, place))
         seats = self._seats
         seconds, poll = seats.deadline_seconds, seats.poll_seconds
         outcomes = exchange(self._grid, sent, deadline_seconds=seconds, poll_seconds=poll)
