@@ -4,6 +4,7 @@ as Flower's FedAvg, other recipes, what is refused, and members that lie.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 from flwr.serverapp.strategy import FedAvg, Result
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import fedskew
 from fedskew.errors import RecipeError, RoundFailed, RunError
@@ -698,6 +700,18 @@ def test_a_run_folder_keeps_the_account(tmp_path):
     assert all(s > 0 for record in read.rounds[1:] for s in record.client_seconds.values())
 
 
+def test_the_servers_own_tests_have_the_threads_they_had():
+    def threads(*given):
+        found = {one["prefix"]: one["num_threads"] for one in threadpool_info()}
+        return MetricRecord({name: float(number) for name, number in found.items()})
+
+    with threadpool_limits(2):
+        before = threads()
+        result = start(grid_of(clients=2), quick(), evaluate_fn=threads)
+    assert max(before.values()) == 2.0
+    assert result.evaluate_metrics_serverapp[1] == before
+
+
 def test_importing_fedskew_does_not_import_flower():
     code = (
         "import fedskew, fedskew.flower, sys; assert not any(m.split('.')[0] == 'flwr' for m in "
@@ -705,3 +719,57 @@ def test_importing_fedskew_does_not_import_flower():
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+# ---------------------------------------------------------------- Flower's own engine
+
+SIMULATED = """
+import json, logging, sys
+from digits_app import make_client_app, make_server_app, training_part
+from flwr.simulation import run_simulation
+from fedskew.flower import Strategy, disclose
+
+def labels(context):
+    return training_part(int(context.node_config["partition-id"]))[1]
+
+def done(result):
+    chains = [[c.clients for c in r.chains] for r in strategy.run.rounds[1:]]
+    counted = [len(training_part(c)[1]) for c in range(4)]
+    told = [strategy.run.clients["examples"][c] for c in range(4)]
+    found = {"chains": chains, "sizes": told == counted,
+             "central": sorted(result.evaluate_metrics_serverapp)}
+    print("FOUND", json.dumps(found))
+
+strategy = Strategy("fedlecc", settings={"run.clients_per_round": 3})
+run_simulation(
+    server_app=make_server_app(lambda: strategy, done),
+    client_app=make_client_app([disclose(labels)]),
+    num_supernodes=4,
+    backend_config={"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 2}},
+)
+"""
+
+
+def test_on_flowers_simulation_engine(tmp_path):
+    pytest.importorskip("ray", reason="Flower's simulation engine is not installed")
+    script = tmp_path / "simulate.py"
+    script.write_text(SIMULATED)
+    quiet = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={
+            **os.environ,
+            **quiet,
+            "FEDSKEW_POLICY": "open",
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests' / 'flower'}",
+        },
+        capture_output=True,
+        text=True,
+        timeout=800,
+    )
+    line = next((x for x in done.stdout.splitlines() if x.startswith("FOUND")), None)
+    assert line is not None, done.stdout[-3000:] + done.stderr[-3000:]
+    found = json.loads(line.removeprefix("FOUND"))
+    assert [len(round) for round in found["chains"]] == [3, 3]
+    assert found["sizes"]
+    assert found["central"] == [0, 1, 2]
