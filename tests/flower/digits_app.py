@@ -19,6 +19,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 CLIENTS = 8
+torch.set_num_threads(1)
 
 
 class Net(nn.Module):

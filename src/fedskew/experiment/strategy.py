@@ -19,6 +19,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from fedskew.errors import RecipeError, did_you_mean
 from fedskew.experiment.app_recipe import app_recipe, check_secure, in_app
@@ -27,8 +28,9 @@ from fedskew.experiment.run import Run
 from fedskew.recipe import resolve, rule_of
 from fedskew.runtime.flower.app_arrays import AppArrays
 from fedskew.runtime.flower.app_letters import Names, Writer
-from fedskew.runtime.flower.app_runtime import AppRuntime, Terms
+from fedskew.runtime.flower.app_runtime import AppRuntime
 from fedskew.runtime.flower.app_seats import Seats, wait_for_nodes
+from fedskew.runtime.flower.app_terms import Evaluate, Terms
 from fedskew.runtime.flower.tally import Tally
 from fedskew.types import RoundRecord
 
@@ -136,7 +138,7 @@ class Strategy(FlowerStrategy):  # type: ignore[misc]
             self._terms,
             train_config=train_config or ConfigRecord(),
             evaluate_config=evaluate_config or ConfigRecord(),
-            evaluate_fn=evaluate_fn,
+            evaluate_fn=None if evaluate_fn is None else _with_all_cores(evaluate_fn),
         )
         writer = Writer(form, self._names, needs_loss=_needs_loss(recipe))
         model = form.vector(initial_arrays)
@@ -223,11 +225,23 @@ def _only_start() -> NoReturn:
     raise RecipeError("fedskew.flower.Strategy", what, remedy)
 
 
+def _with_all_cores(evaluate_fn: Evaluate) -> Evaluate:
+    """The loop's own arithmetic has one thread; the app's has what it had before."""
+    usual = threadpool_info()
+
+    def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
+        with threadpool_limits(usual):
+            return evaluate_fn(server_round, arrays)
+
+    return evaluate
+
+
 def _renamed(names: Names, metrics: Mapping[str, str]) -> Names:
     for key in metrics:
         if key not in RENAMED:
             raise RecipeError("metrics", f"unknown entry '{key}'", did_you_mean(key, RENAMED))
-    return replace(names, **{key: (value,) for key, value in metrics.items()})
+    said: dict[str, Any] = {key: (value,) for key, value in metrics.items()}
+    return replace(names, **said)
 
 
 def _needs_loss(recipe: Mapping[str, Any]) -> bool:
@@ -239,7 +253,7 @@ def _reads_output(recipe: Mapping[str, Any]) -> bool:
     """Whether anything looks at updates of the output layer."""
     selection, server = rule_of(recipe, "selection").rule, rule_of(recipe, "aggregation").rule
     estimated = recipe.get("signal", {}).get("use") == "estimated"
-    return estimated or selection.learns_from == "last" or server.reads_head
+    return bool(estimated or selection.learns_from == "last" or server.reads_head)
 
 
 def _say(text: str) -> None:

@@ -18,6 +18,7 @@
 ``app_runtime.py``      what the loop talks to where training is an app of somebody else's
 ``app_seats.py``        who is there, in such an app
 ``app_letters.py``      its train and evaluate messages, and what replies say
+``app_terms.py``        what its author says about a run, and what is kept of metrics
 ``app_arrays.py``       its model as a flat vector
 ``disclosing.py``       a mod for its ClientApp: label counts, as far as the node's policy allows
 ``task.py``             what a user brings: data and model

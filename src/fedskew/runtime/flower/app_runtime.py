@@ -9,21 +9,20 @@ cannot be played here (:mod:`fedskew.experiment.app_recipe` says so before anyth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
-from flwr.app import ConfigRecord, MetricRecord, RecordDict
+from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
-from fedskew.accounting.devices import Devices
 from fedskew.accounting.fairness import weighted_mean
 from fedskew.errors import RunError
 from fedskew.runtime.border import LOSS, Number
 from fedskew.runtime.flower.answers import reply_of
 from fedskew.runtime.flower.app_arrays import AppArrays
-from fedskew.runtime.flower.app_letters import Merge, Writer, first, merged, metrics_of, words
+from fedskew.runtime.flower.app_letters import Writer, first, merged, metrics_of, words
 from fedskew.runtime.flower.app_seats import Seats
+from fedskew.runtime.flower.app_terms import Diary, Terms, population_of, told
 from fedskew.runtime.flower.exchange import Letter, Outcome, exchange
 from fedskew.runtime.flower.policy import FIRST_PROBE
 from fedskew.runtime.replies import collect
@@ -48,31 +47,6 @@ from fedskew.types import (
 
 THROWN_AWAY = 1 << 30  # training that is thrown away has the round's number and this
 SHARE = Number(0, 1)
-
-Evaluate = Callable[[int, Any], MetricRecord | None]
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What an app's author says about a run, as to Flower's own strategies."""
-
-    train_config: ConfigRecord = field(default_factory=ConfigRecord)
-    evaluate_config: ConfigRecord = field(default_factory=ConfigRecord)
-    evaluate_fn: Evaluate | None = None
-    merge_train: Merge | None = None
-    merge_evaluate: Merge | None = None
-    fraction_evaluate: float = 1.0
-    min_evaluate_nodes: int = 2
-    min_available_nodes: int = 2
-
-
-@dataclass
-class Diary:
-    """Metrics by round, as Flower's Result has them."""
-
-    train: dict[int, MetricRecord] = field(default_factory=dict)
-    evaluate: dict[int, MetricRecord] = field(default_factory=dict)
-    central: dict[int, MetricRecord] = field(default_factory=dict)
 
 
 class AppRuntime:
@@ -158,15 +132,12 @@ class AppRuntime:
         round = 0 if probe else order.round % THROWN_AWAY
         config = told(self._terms.train_config, round)
         arrays = {int(slot): self._form.record(order.models[slot]) for slot in set(order.start)}
-        outcomes = self._ask(
-            order.clients,
-            [
-                lambda node, slot=int(slot): self._writer.train(
-                    node, order.models[slot], arrays[slot], config
-                )
-                for slot in order.start
-            ],
-        )
+
+        def write(node: int, row: int) -> Letter:
+            slot = int(order.start[row])
+            return self._writer.train(node, order.models[slot], arrays[slot], config)
+
+        outcomes = self._ask(order.clients, write)
         forms = [self._writer.form_of(outcome.note) for outcome in outcomes]
         answers = [reply_of(outcome) for outcome in outcomes]
         size = order.models.shape[1]
@@ -211,9 +182,8 @@ class AppRuntime:
         clients = self._testers() if self._round else []
         arrays = self._form.record(models[0])
         config = told(self._terms.evaluate_config, self._round)
-        write = self._writer.evaluate
         outcomes = self._ask(
-            clients, [lambda node: write(node, models[0], arrays, config)] * len(clients)
+            clients, lambda node, row: self._writer.evaluate(node, models[0], arrays, config)
         )
         for client, outcome in zip(clients, outcomes, strict=True):
             if outcome.note is None:
@@ -254,14 +224,16 @@ class AppRuntime:
         table = np.array(rows, np.float64).reshape(-1, 3)
         return Scores(table[:, 0], table[:, 1], table[:, 2].astype(np.int64))
 
-    def _ask(self, clients: Ids, letters: Sequence[Callable[[int], Letter]]) -> list[Outcome]:
-        """One message per client, one outcome each; who is not there costs no message."""
+    def _ask(self, clients: Ids, write: Callable[[int, int], Letter]) -> list[Outcome]:
+        """One message per client, written for a node and a row of ``clients``, one outcome each;
+        who is not there costs no message.
+        """
         present, places, sent = self._seats.present, [], []
         for place, client in enumerate(clients):
             node = present.get(int(client))
             if node is not None:
                 places.append(place)
-                sent.append(letters[place](node))
+                sent.append(write(node, place))
         seats = self._seats
         seconds, poll = seats.deadline_seconds, seats.poll_seconds
         outcomes = exchange(self._grid, sent, deadline_seconds=seconds, poll_seconds=poll)
@@ -306,28 +278,7 @@ class AppRuntime:
         """Nothing was started."""
 
 
-def told(config: ConfigRecord, round: int) -> ConfigRecord:
-    """The app's configuration with the round in it, as Flower's strategies send it."""
-    return ConfigRecord({**config, "server-round": round})
-
-
 def nothing(models: int) -> Scores:
     """Nobody said anything."""
     unknown = np.full(models, np.nan)
     return Scores(unknown, unknown, np.zeros(models, np.int64))
-
-
-def population_of(sizes: Ints, seconds: Floats) -> Population:
-    """Clients whose turns took so long, from message to answer (nan: not known, then the median):
-    the clock of the account is the server's own.
-    """
-    known = seconds[~np.isnan(seconds)]
-    usual = float(np.median(known)) if len(known) else 0.0
-    return Population(
-        sizes,
-        seconds_per_example=np.zeros(len(sizes)),
-        latency_seconds=seconds,
-        uplink_bps=np.full(len(sizes), np.inf),
-        watts=np.full(len(sizes), Devices().watts),
-        delay_seconds=np.where(np.isnan(seconds), usual, seconds),
-    )
