@@ -121,7 +121,7 @@ def units_of(bank: Bank, weights: Floats, method: str, means: Means) -> dict[str
 
 
 def _varies(values: Floats) -> float:
-    return float(np.std(values) / max(np.mean(values), 1e-9))
+    return float(np.std(values)) / max(float(np.mean(values)), 1e-9)
 
 
 def over_server(units: Mapping[str, float]) -> dict[str, float]:

@@ -91,7 +91,7 @@ def _references(bank: Bank, anchors: Mapping[str, Anchor]) -> tuple[Floats, Floa
     }
     mean: Floats = np.mean(list(own.values()), axis=0)
     here = float(np.mean([anchor.accuracy for anchor in anchors.values()]))
-    there = np.stack([own[name] if name in own else mean for name in bank.names], axis=1)
+    there = np.stack([own.get(name, mean) for name in bank.names], axis=1)
     reached = [anchors[name].accuracy if name in anchors else here for name in bank.names]
     return there, np.array(reached)
 

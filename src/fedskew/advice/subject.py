@@ -138,9 +138,7 @@ def _of_run(
     run = Run.read(folder, trust=trust)
     federation, own = _federation_of(run)
     resolved = resolve(override(federation, settings))
-    size, assumed = parameters or _trained_size(run), ()
-    if not size:
-        size, assumed = _model_size(resolved, parameters)
+    size, assumed = _model_size(resolved, parameters or _trained_size(run) or None)
     data = "" if own else str(resolved["data"]["use"])
     subject = Subject(counts, resolved, size, data, not own, assumed, seed=seed)
     return replace(subject, anchors=_anchor_of(run))
