@@ -22,13 +22,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fedskew.errors import FedskewError
-from fedskew.streams import stream
 from fedskew.version import __version__
 
 if TYPE_CHECKING:
     from fedskew.compare.comparison import Comparison
     from fedskew.experiment.local import run
     from fedskew.experiment.run import Run
+    from fedskew.streams import stream
 
 __all__ = ["STAGES", "Comparison", "FedskewError", "Run", "__version__", "run", "stream"]
 
@@ -44,13 +44,26 @@ STAGES = (
     "finish",
 )
 
-_HOMES = {"Comparison": "compare.comparison", "Run": "experiment.run", "run": "experiment.local"}
+_HOMES = {
+    "Comparison": "compare.comparison",
+    "Run": "experiment.run",
+    "run": "experiment.local",
+    "stream": "streams",
+}
+_ROOMS = ("data", "errors", "measure", "models", "recipe", "testing", "types")  # for users
 
 
 def __getattr__(name: str) -> Any:
-    """``run``, ``Run`` and ``Comparison`` bring much machinery along: loaded when they are first
-    asked for.
+    """``run``, ``Run``, ``Comparison`` and the rooms bring much machinery along: loaded when they
+    are first asked for.
     """
     if name in _HOMES:
         return getattr(import_module(f"fedskew.{_HOMES[name]}"), name)
+    if name in _ROOMS:
+        return import_module(f"fedskew.{name}")
     raise AttributeError(f"module 'fedskew' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What there is for users, whether it is loaded already or not."""
+    return sorted({*__all__, *_ROOMS, "__doc__", "__file__", "__name__", "__path__"})

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fedskew import recipe as recipes
+from fedskew.cli.completing import recipe_names
 from fedskew.cli.own_rules import find_rules
 from fedskew.cli.progress import ManyRuns
 from fedskew.compare.comparison import Comparison
@@ -52,7 +53,10 @@ Cell = tuple[Contender, int, Path]
 def compare(
     recipe: Annotated[
         list[str],
-        typer.Argument(help="Shipped recipes or TOML files; the first one is the baseline."),
+        typer.Argument(
+            help="Shipped recipes or TOML files; the first one is the baseline.",
+            autocompletion=recipe_names,
+        ),
     ],
     data: Annotated[str | None, typer.Option(help="Shorthand for --set data.use=...")] = None,
     set_: Annotated[

@@ -28,6 +28,7 @@ from fedskew.experiment.world import (
     store_of,
 )
 from fedskew.recipe import load, override, resolve
+from fedskew.records import RESULT
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.local.tasks import most_workers, usable_cores
 from fedskew.runtime.metered import MeteredRuntime
@@ -56,8 +57,11 @@ def run(
     recipe
         Name of a shipped recipe, a path to a TOML file, or a dict.
     data
-        Your own examples instead of the recipe's: ``(x, y)``, ``(x, y, x_test, y_test)``, or torch
-        Datasets ``(train, test)``.
+        Your own examples instead of the recipe's: ``(x, y)``, ``(x, y, x_test, y_test)``, or one or
+        two labelled sets ``(train, test)``. x and y may be arrays, tensors, lists or data frames,
+        labelled sets torch or Hugging Face datasets, data frames with a column "label", lists of
+        ``(x, y)``. Images have their channels first or last, as the model's first convolution or
+        the usual numbers tell; where neither does, you are asked.
     model
         Your own model: a function without arguments that returns a ``torch.nn.Module``.
     clients
@@ -151,6 +155,8 @@ def run_resolved(
     on_round: OnRound | None = None,
 ) -> Run:
     """:func:`run` for a recipe that :func:`fedskew.recipe.resolve` has already checked."""
+    if out is None or not (Path(out) / RESULT).is_file():
+        _check_torch()  # before anything is written
     return drive(
         recipe,
         seed,
@@ -170,11 +176,7 @@ def _local_backend(
     clients: Any,
     workers: int,
 ) -> Iterator[Backend]:
-    if importlib.util.find_spec("torch") is None:
-        raise RunError(
-            "local runtime", "PyTorch is not installed", "Run: pip install 'fedskew[torch]'"
-        )
-    dataset = dataset_of(recipe, data)
+    dataset = dataset_of(recipe, data, model)
     shards = shards_of(recipe, dataset, seed, clients)
     labels = labels_of(shards)
     factory = model or factory_of(recipe, dataset)
@@ -207,6 +209,13 @@ def _local_backend(
             facts=facts | ({} if meter is None else {"meter": meter.name}),
             owns_examples=True,
             measured_joules=None if metered is None else metered.take_joules,
+        )
+
+
+def _check_torch() -> None:
+    if importlib.util.find_spec("torch") is None:
+        raise RunError(
+            "local runtime", "PyTorch is not installed", "Run: pip install 'fedskew[torch]'"
         )
 
 
