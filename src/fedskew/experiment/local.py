@@ -15,6 +15,7 @@ import numpy as np
 from fedskew.accounting.energy import meter_for
 from fedskew.errors import RecipeError, RunError
 from fedskew.experiment.driver import Backend, OnRound, drive
+from fedskew.experiment.notebook import NotebookBar, both, in_notebook
 from fedskew.experiment.own_split import own_split
 from fedskew.experiment.run import Run
 from fedskew.experiment.run_folders import check_resumable
@@ -27,7 +28,7 @@ from fedskew.experiment.world import (
     shards_of,
     store_of,
 )
-from fedskew.recipe import load, override, resolve
+from fedskew.recipe import load, num_rounds, override, resolve
 from fedskew.records import RESULT
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.local.tasks import most_workers, usable_cores
@@ -97,17 +98,32 @@ def run(
         own = own_split(clients)
         raw = override(raw, {"data.clients": own.size})
         raw = {**raw, "partition": {"use": "custom", "sha256": own.digest}}
-    return run_resolved(
-        resolve(raw),
-        data=data,
-        model=model,
-        clients=clients,
-        seed=seed,
-        workers=workers,
-        out=out,
-        resume=resume,
-        on_round=on_round,
-    )
+    resolved = resolve(raw)
+    with _shown(resolved, on_round) as told:
+        return run_resolved(
+            resolved,
+            data=data,
+            model=model,
+            clients=clients,
+            seed=seed,
+            workers=workers,
+            out=out,
+            resume=resume,
+            on_round=told,
+        )
+
+
+@contextmanager
+def _shown(recipe: Mapping[str, Any], on_round: OnRound | None) -> Iterator[OnRound | None]:
+    """Whom to tell of every round: in a notebook a bar too."""
+    if not in_notebook():
+        yield on_round
+        return
+    bar = NotebookBar(str(recipe["name"]), num_rounds(recipe))
+    try:
+        yield both(bar, on_round)
+    finally:
+        bar.close()
 
 
 def _check_heeded(settings: Mapping[str, Any], **given: Any) -> None:
