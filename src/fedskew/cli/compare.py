@@ -417,22 +417,21 @@ def export(
         raise RecipeError(
             "export", "nothing is asked for", "Give --tables, --figures, --mlflow or --tensorboard"
         )
+    from fedskew.report.exports import check_ready, to_mlflow, to_parquet, to_tensorboard
+
+    check_ready(
+        {"tables": tables, "figures": figures, "mlflow": mlflow, "tensorboard": tensorboard}
+    )
     comparison = Comparison.read(*runs)
     if tables is not None:
-        from fedskew.report.exports import to_parquet
-
         _say(f"{len(to_parquet(comparison, tables))} tables in {tables}")
     if figures is not None:
         from fedskew.report.figures.paper import save_paper_figures
 
         _say(f"{len(save_paper_figures(comparison, figures))} files in {figures}")
     if mlflow is not None:
-        from fedskew.report.exports import to_mlflow
-
         _say(f"{to_mlflow(comparison, mlflow)} runs logged to {mlflow}")
     if tensorboard is not None:
-        from fedskew.report.exports import to_tensorboard
-
         num_written = to_tensorboard(comparison, tensorboard)
         _say(f"{num_written} runs written; look: tensorboard --logdir {tensorboard}")
 
