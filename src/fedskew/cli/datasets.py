@@ -48,6 +48,7 @@ def data_list(
     facts = {
         key: asdict(info)
         | {"cached": source_of(key).embedded is not None or datasets.is_cached(key)}
+        | {"mirrors": _addresses(key)}
         for key, info in datasets.DATASETS.items()
         if name in (None, key)
     }
@@ -57,6 +58,11 @@ def data_list(
         _show({"name": name, **facts[name]})
     else:
         _overview(facts)
+
+
+def _addresses(name: str) -> list[str]:
+    mirrors = source_of(name).mirrors
+    return [] if mirrors is None else list(mirrors.addresses)
 
 
 def _overview(facts: Mapping[str, Mapping[str, Any]]) -> None:
