@@ -22,7 +22,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fedskew.errors import FedskewError
-from fedskew.streams import stream
 from fedskew.version import __version__
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from fedskew.compare.comparison import Comparison
     from fedskew.experiment.local import run
     from fedskew.experiment.run import Run
+    from fedskew.streams import stream
 
 __all__ = ["STAGES", "Comparison", "FedskewError", "Run", "__version__", "advise", "run", "stream"]
 
@@ -50,15 +50,23 @@ _HOMES = {
     "Run": "experiment.run",
     "advise": "advice.adviser",
     "run": "experiment.local",
+    "stream": "streams",
 }
+# for users
+_ROOMS = ("data", "errors", "flower", "measure", "models", "recipe", "testing", "types")
 
 
 def __getattr__(name: str) -> Any:
-    """``run``, ``Comparison``, ``advise``, ``flower`` and the like bring much along: loaded when they
+    """``run``, ``Comparison``, ``advise`` and the rooms bring much along: loaded when they
     are first asked for.
     """
-    if name == "flower":
-        return import_module("fedskew.flower")
     if name in _HOMES:
         return getattr(import_module(f"fedskew.{_HOMES[name]}"), name)
+    if name in _ROOMS:
+        return import_module(f"fedskew.{name}")
     raise AttributeError(f"module 'fedskew' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What there is for users, whether it is loaded already or not."""
+    return sorted({*__all__, *_ROOMS, "__doc__", "__file__", "__name__", "__path__"})

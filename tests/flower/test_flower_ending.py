@@ -16,7 +16,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: make test-flower ha
 from fake_grid import TASK, FakeGrid, server_context
 from flwr.app import Error, Message
 
-from fedskew.cli.progress import summary_table
+from fedskew.cli.summaries import summary_table
 from fedskew.compare.comparison import Comparison
 from fedskew.experiment.fleet import serve
 from fedskew.experiment.run import Run

@@ -248,7 +248,8 @@ def test_run_folders_that_cannot_be_measured(run_folder, tmp_path):
         tomli_w.dumps(no_none({**resolved, "data": {**resolved["data"], "use": "custom"}}))
     )
     assert "data of your own" in error_of("measure", str(folder))
-    assert "is not a run folder" in error_of("measure", str(tmp_path))
+    (tmp_path / "empty").mkdir()
+    assert "is not a run folder" in error_of("measure", str(tmp_path / "empty"))
 
 
 # ---------------------------------------------------------------- what is refused

@@ -203,7 +203,7 @@ def test_kinds_of_errors(write):
         read_counts(write("client,lable,count\na,cat,1\n"))
 
 
-def test_without_pyarrow(write, monkeypatch):
+def test_only_parquet_needs_pyarrow(write, tmp_path, monkeypatch):
     import builtins
 
     real = builtins.__import__
@@ -213,5 +213,36 @@ def test_without_pyarrow(write, monkeypatch):
             raise ImportError(name)
         return real(name, *rest, **more)
 
+    pq.write_table(pa.table({"client": ["a"], "cat": [1], "dog": [2]}), tmp_path / "counts")
     monkeypatch.setattr(builtins, "__import__", refuse)
-    assert "pip install 'fedskew[tables]'" in error_of(write(LONG))
+    assert read_counts(write(LONG)).table.tolist() == [[3, 1], [0, 4]]
+    assert read_counts(write(gzip.compress(WIDE.encode()), "w.gz")).table.tolist() == [
+        [3, 1],
+        [0, 4],
+    ]
+    assert "pip install 'fedskew[tables]'" in error_of(tmp_path / "counts")
+
+
+def test_csv_is_read_piece_by_piece(write, monkeypatch):
+    """A column that is whole in one piece and has gaps or decimals in the next is one column."""
+    monkeypatch.setattr("fedskew.measure.csv_table.CELLS", 6)
+    rows = [(f"c{i % 7}", f"l{i % 3}", i) for i in range(50)]
+    text = "client,label,count\n" + "".join(f"{c},{label},{n}\n" for c, label, n in rows)
+    counts = read_counts(write(text.replace(",41\n", ",41.0\n")))
+    expected = np.zeros((7, 3), np.int64)
+    for i in range(50):
+        expected[i % 7, i % 3] += i
+    assert counts.table.tolist() == expected.tolist()
+    assert "row 44 has 2 columns, the header 3" in error_of(
+        write(text.replace("c1,l1,43\n", "c1,43\n"))
+    )
+    assert "client 'c1', label 'l1': the count is missing" in error_of(
+        write(text.replace(",43\n", ",NA\n"))
+    )
+
+
+def test_quotes_and_blank_lines(write):
+    text = 'client,label,count\n"a, north",cat,3\n\n"a, north","do""g",1\nb,"do""g",4\n\n'
+    counts = read_counts(write(text))
+    assert (list(counts.clients), list(counts.labels)) == (["a, north", "b"], ["cat", 'do"g'])
+    assert counts.table.tolist() == [[3, 1], [0, 4]]

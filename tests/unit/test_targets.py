@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedskew.cli.progress import target_row
+from fedskew.cli.summaries import target_row
 from fedskew.errors import RunError
 from fedskew.experiment.figures import to_plateau, to_target
 from fedskew.experiment.run import Run

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fedskew import recipe as recipes
+from fedskew.cli.completing import recipe_names
 from fedskew.cli.own_rules import find_rules
 from fedskew.cli.progress import ManyRuns
 from fedskew.compare.comparison import Comparison
@@ -60,7 +61,10 @@ Cell = tuple[Contender, int, Path]
 def compare(
     recipe: Annotated[
         list[str],
-        typer.Argument(help="Shipped recipes or TOML files; the first one is the baseline."),
+        typer.Argument(
+            help="Shipped recipes or TOML files; the first one is the baseline.",
+            autocompletion=recipe_names,
+        ),
     ],
     data: Annotated[str | None, typer.Option(help="Shorthand for --set data.use=...")] = None,
     set_: Annotated[
@@ -420,23 +424,22 @@ def export(
         raise RecipeError(
             "export", "nothing is asked for", "Give --tables, --figures, --mlflow or --tensorboard"
         )
+    from fedskew.report.exports import check_ready, to_mlflow, to_parquet, to_tensorboard
+
+    check_ready(
+        {"tables": tables, "figures": figures, "mlflow": mlflow, "tensorboard": tensorboard}
+    )
     comparison = Comparison.read(*runs)
     comparison = comparison.against(baseline) if baseline else comparison
     if tables is not None:
-        from fedskew.report.exports import to_parquet
-
         _say(f"{len(to_parquet(comparison, tables))} tables in {tables}")
     if figures is not None:
         from fedskew.report.figures.paper import save_paper_figures
 
         _say(f"{len(save_paper_figures(comparison, figures))} files in {figures}")
     if mlflow is not None:
-        from fedskew.report.exports import to_mlflow
-
         _say(f"{to_mlflow(comparison, mlflow)} runs logged to {mlflow}")
     if tensorboard is not None:
-        from fedskew.report.exports import to_tensorboard
-
         num_written = to_tensorboard(comparison, tensorboard)
         _say(f"{num_written} runs written; look: tensorboard --logdir {tensorboard}")
 

@@ -1,27 +1,18 @@
-"""``fedskew measure`` and ``fedskew privacy``: label skew of a dataset, a file or a run."""
+"""``fedskew measure`` and ``fedskew privacy``: label skew of a dataset, a file or runs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
 from fedskew import recipe as recipes
 from fedskew.cli.own_rules import find_rules
-from fedskew.cli.progress import fetch_progress
+from fedskew.cli.progress import fetch_progress, steps
 from fedskew.data import DATASETS
 from fedskew.errors import DataError, RecipeError, did_you_mean
 from fedskew.foreign import printable
@@ -33,7 +24,10 @@ err_console = Console(stderr=True)
 TABLES = ("data", "partition", "signal", "distance", "clustering")  # what --set may change here
 
 Source = Annotated[
-    str | None, typer.Argument(help="A run folder, or a CSV or Parquet file of label counts.")
+    str | None,
+    typer.Argument(
+        help="A CSV or Parquet file of label counts, a run folder, or a folder that holds some."
+    ),
 ]
 Data = Annotated[
     str | None,
@@ -115,7 +109,7 @@ def measure(
     """Say how skewed a federation is, who groups with whom, and what each paper's rule would do."""
     from fedskew.measure import measurement
     from fedskew.measure.payload import measurement_payload
-    from fedskew.report.terminal.measurement import show_measurement
+    from fedskew.report.terminal.measurement import show_measurement, show_measurements
 
     changes = recipes.read_assignments(set_ or [])
     given = _settings(
@@ -126,7 +120,7 @@ def measure(
         "label_column": label_column,
         "count_column": count_column,
     }
-    counts, root = _counts(source, counts_file, given, seed, _form(form), columns, quiet, trust)
+    found = _federations(source, counts_file, given, seed, _form(form), columns, quiet, trust)
     use, options = _stages(recipes.resolve(given))
     _check_signal(use["signal"])
     near, how = use["distance"], use["clustering"]
@@ -135,26 +129,35 @@ def measure(
         and clustering is None
         and not any(key.startswith(("distance.", "clustering.")) for key in changes)
     )
-    total = measurement.num_steps(near, how) + (0 if figures is None else 5)
-    with steps(total, quiet) as step:
-        measurement_result = measurement.measure(
-            counts,
-            signal=use["signal"],
-            distance=None if free else near,
-            clustering=None if free else how,
-            options=options,
-            seed=root,
-            on_step=step,
-        )
-        saved = _save_figures(measurement_result, figures, step)
+    if figures is not None:
+        _only(found, source)
+    total = len(found) * measurement.num_steps(near, how) + (0 if figures is None else 5)
+    with steps(total, err_console, quiet=quiet) as step:
+        measured = [
+            measurement.measure(
+                counts,
+                signal=use["signal"],
+                distance=None if free else near,
+                clustering=None if free else how,
+                options=options,
+                seed=root,
+                on_step=step,
+            )
+            for counts, root in found
+        ]
+        saved = _save_figures(measured[0], figures, step)
     if as_json:
+        payloads = [measurement_payload(one) for one in measured]
+        files = {"files": [str(path) for path in saved]}
         print(
             _one_key_per_line(
-                measurement_payload(measurement_result) | {"files": [str(path) for path in saved]}
+                payloads[0] | files if len(payloads) == 1 else {"federations": payloads}
             )
         )
+    elif len(measured) == 1:
+        show_measurement(measured[0], saved, out_console)
     else:
-        show_measurement(measurement_result, saved, out_console)
+        show_measurements(measured, out_console)
 
 
 def privacy(
@@ -202,9 +205,12 @@ def privacy(
         "label_column": label_column,
         "count_column": count_column,
     }
-    counts, root = _counts(source, counts_file, given, seed, _form(form), columns, quiet, trust)
+    counts, root = _only(
+        _federations(source, counts_file, given, seed, _form(form), columns, quiet, trust), source
+    )
     use, options = _stages(recipes.resolve(given))
-    with steps(noise.num_steps(len(budgets), repeats), quiet) as step:
+    number = noise.num_steps(len(budgets), repeats)
+    with steps(number, err_console, quiet=quiet) as step:
         table = noise.privacy_table(
             counts,
             epsilons=budgets,
@@ -265,7 +271,7 @@ def _settings(
     return given
 
 
-def _counts(
+def _federations(
     source: str | None,
     counts_file: str | None,
     given: dict[str, Any],
@@ -274,9 +280,9 @@ def _counts(
     columns: Mapping[str, str | None],
     quiet: bool,
     trust: bool,
-) -> tuple[Counts, int]:
-    """The counts and the seed to go on with."""
-    from fedskew.measure.sources import counts_of_data, counts_of_run
+) -> list[tuple[Counts, int]]:
+    """The counts and the seed to go on with, of each federation that is asked for."""
+    from fedskew.measure.sources import counts_of_data, counts_of_runs
     from fedskew.measure.tables import read_counts
 
     if source is not None and counts_file is not None:
@@ -289,10 +295,9 @@ def _counts(
             )
         given["data"] = {"use": "digits", "clients": 20, "client_test": "none"} | given["data"]
         given["partition"] = {"use": "dirichlet"} | given["partition"]
-        with _fetching(quiet) as progress:
-            return counts_of_data(
-                recipes.resolve(given), seed=seed or 0, progress=progress
-            ), seed or 0
+        with fetch_progress(err_console, quiet=quiet) as progress:
+            dealt = counts_of_data(recipes.resolve(given), seed=seed or 0, progress=progress)
+        return [(dealt, seed or 0)]
     if given["data"] or given["partition"]:
         raise RecipeError(
             asked,
@@ -300,16 +305,25 @@ def _counts(
             "Give one of them",
         )
     if Path(asked).is_dir() and counts_file is None:
-        with _fetching(quiet) as progress:
-            counts, root = counts_of_run(asked, progress=progress, trust=trust)
-        return counts, root if seed is None else seed
+        with fetch_progress(err_console, quiet=quiet) as progress:
+            found = counts_of_runs(asked, progress=progress, trust=trust)
+        return [(counts, root if seed is None else seed) for counts, root in found]
     if not Path(asked).exists() and asked in DATASETS:
         raise DataError(
             asked, "there is no such file or run folder", f"Did you mean --data {asked}?"
         )
-    with steps(1, quiet) as step:
+    with steps(1, err_console, quiet=quiet) as step:
         step(f"reading {printable(asked)}")
-        return read_counts(asked, form=form, **columns), seed or 0
+        return [(read_counts(asked, form=form, **columns), seed or 0)]
+
+
+def _only(found: list[tuple[Counts, int]], source: str | None) -> tuple[Counts, int]:
+    """The one federation of a folder, or an error that says how many there are."""
+    if len(found) > 1:
+        raise RecipeError(
+            str(source), f"holds runs of {len(found)} federations", "Give the folder of one run"
+        )
+    return found[0]
 
 
 def _stages(resolved: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
@@ -344,35 +358,6 @@ def _budgets(text: str) -> list[float]:
         raise RecipeError(
             "--epsilons", f"'{text}' is not a list of numbers", "Example: 0.1,1,10"
         ) from None
-
-
-@contextmanager
-def steps(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A bar on standard error that every call moves on to the next step; gone at the end."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    hidden = quiet or not err_console.is_terminal
-    with Progress(*columns, console=err_console, transient=True, disable=hidden) as progress:
-        task = progress.add_task("", total=total, completed=-1)
-
-        def step(text: str) -> None:
-            progress.update(task, advance=1, description=printable(text, 60))
-
-        yield step
-
-
-@contextmanager
-def _fetching(quiet: bool) -> Iterator[Callable[[int | None, int | None, str], None] | None]:
-    if quiet or not err_console.is_terminal:
-        yield None
-        return
-    with fetch_progress(err_console) as progress:
-        yield progress
 
 
 def _save_figures(

@@ -1,9 +1,13 @@
-"""What a person sees in the terminal while fedskew works, and the tables it prints at the end."""
+"""What a person sees while fedskew works: bars in a terminal, and elsewhere (a log file, a pipe, a
+job on a cluster) one plain line on standard error every ten seconds.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -15,28 +19,51 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    SpinnerColumn,
     TaskID,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.text import Text
 
 from fedskew.accounting.traffic import total_bytes
+from fedskew.foreign import printable
 from fedskew.types import RoundRecord
 
-NO_ROOM = {
-    "records",
-    "counted for less",
-    "last round",
-    "best",
-    "AD ± SDAD",
-    "worst 10 %",
-    "seconds",
-    "MB to target",
-    "simulated s to target",
-    "Wh to target",
-}
-"""What the 80 columns of a table of several runs have no room for; all of it is in --json."""
+EVERY_SECONDS = 10.0  # between two plain lines
+
+
+class PlainLines:
+    """Says how far the work is, every ten seconds, also while nothing new is known."""
+
+    def __init__(self, console: Console, text: str, *, quiet: bool = False) -> None:
+        self.text = text
+        self._console, self._silent = console, quiet or console.is_terminal
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._speak, daemon=True)
+
+    def __enter__(self) -> PlainLines:
+        self._began = time.monotonic()
+        if not self._silent:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *trouble: object) -> None:
+        self._over.set()
+        if not self._silent:
+            self._thread.join()
+
+    def _speak(self) -> None:
+        while not self._over.wait(EVERY_SECONDS):
+            self.say()
+
+    def say(self) -> None:
+        """The line for now."""
+        if not self._silent:
+            seconds = time.monotonic() - self._began
+            line = Text(f"{seconds:.0f} s: {self.text}")
+            self._console.print(line, highlight=False, soft_wrap=True)
 
 
 class RunProgress:
@@ -52,15 +79,19 @@ class RunProgress:
             TextColumn("{task.fields[facts]}"),
             TimeRemainingColumn(),
             console=console,
-            disable=quiet,
+            disable=quiet or not console.is_terminal,
         )
+        self._plain = PlainLines(console, "starting", quiet=quiet)
         self._tasks: dict[int, TaskID] = {}
-        self._titles, self._rounds = titles, rounds
+        self._titles, self._rounds = [escape(title) for title in titles], rounds
+        self._names = titles
         self._accuracy = [float("nan")] * len(titles)
         self._bytes = [0] * len(titles)
+        self._done: dict[int, int] = {}  # run -> rounds
 
     def __enter__(self) -> RunProgress:
         self._progress.start()
+        self._plain.__enter__()
         if len(self._titles) == 1:
             self._task(0)
         return self
@@ -72,6 +103,9 @@ class RunProgress:
         trace: TracebackType | None,
     ) -> None:
         self._progress.stop()
+        self._plain.__exit__(kind, error, trace)
+        if self._done and kind is None:
+            self._plain.say()
 
     def _task(self, number: int) -> TaskID:
         if number not in self._tasks:
@@ -90,6 +124,12 @@ class RunProgress:
         )
         facts = f"accuracy {self._accuracy[number]:.3f}  {self._bytes[number] / 1e6:.1f} MB"
         self._progress.update(self._task(number), completed=record.round, facts=facts)
+        self._done[number] = record.round
+        over = sum(done >= self._rounds for done in self._done.values())
+        runs = f", {over} of {len(self._names)} runs done" if len(self._names) > 1 else ""
+        self._plain.text = (
+            f"{self._names[number]}: round {record.round} of {self._rounds}, {facts}{runs}"
+        )
 
 
 class ManyRuns:
@@ -108,14 +148,16 @@ class ManyRuns:
             *columns,
             TimeRemainingColumn(elapsed_when_finished=True),
             console=console,
-            disable=quiet,
+            disable=quiet or not console.is_terminal,
         )
+        self._plain = PlainLines(console, "starting", quiet=quiet)
         self._titles, self._rounds = [escape(title) for title in titles], rounds
         self._done: dict[int, int] = {}  # run -> rounds
         self._tasks: dict[int, TaskID] = {}
 
     def __enter__(self) -> ManyRuns:
         self._progress.start()
+        self._plain.__enter__()
         self._all = self._progress.add_task(
             "all rounds", total=len(self._titles) * self._rounds, facts=self._facts()
         )
@@ -128,124 +170,52 @@ class ManyRuns:
         trace: TracebackType | None,
     ) -> None:
         self._progress.stop()
+        self._plain.__exit__(kind, error, trace)
+        if self._done and kind is None:
+            self._plain.say()
 
     def _facts(self) -> str:
         return (
             f"{sum(done >= self._rounds for done in self._done.values())}/{len(self._titles)} runs"
         )
 
-    def advance(self, number: int, record: RoundRecord) -> None:
-        """A round of run ``number`` has ended."""
+    def _task(self, number: int) -> TaskID:
         if number not in self._tasks:
             self._tasks[number] = self._progress.add_task(
                 self._titles[number], total=self._rounds, facts=""
             )
+        return self._tasks[number]
+
+    def advance(self, number: int, record: RoundRecord) -> None:
+        """A round of run ``number`` has ended."""
+        task = self._task(number)
         self._done[number] = record.round
         accuracy = record.client_accuracy if math.isnan(record.accuracy) else record.accuracy
         shown: dict[str, Any] = {}
         if not math.isnan(accuracy):
             shown["facts"] = f"accuracy {accuracy:.3f}"
         over = record.round >= self._rounds
-        task = self._tasks[number]
         self._progress.update(task, completed=record.round, visible=not over, **shown)
-        self._progress.update(self._all, completed=sum(self._done.values()), facts=self._facts())
+        self._tell()
 
     def refer(self, number: int, row: str) -> None:
         """A run has ended, and a reference row is computed from it."""
         self._done[number] = self._rounds
-        if number not in self._tasks:
-            self._tasks[number] = self._progress.add_task(
-                self._titles[number], total=self._rounds, facts=""
-            )
         self._progress.update(
-            self._tasks[number], completed=self._rounds, visible=True, facts=f"reference {row}"
+            self._task(number), completed=self._rounds, visible=True, facts=f"reference {row}"
         )
-        self._progress.update(self._all, completed=sum(self._done.values()), facts=self._facts())
+        self._tell()
 
-
-def summary_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
-    """The results of one run, a fact per line, or of several, a run per line."""
-    facts = [_facts(summary) for summary in summaries]
-    if len(facts) == 1:
-        table = Table(show_header=False, show_edge=False, pad_edge=False, box=None)
-        for name, value in facts[0].items():
-            table.add_row(name, value, style="bold" if name == "final accuracy" else None)
-        return table
-    table = Table(show_edge=False, pad_edge=False, box=None)
-    shown = [name for name in facts[0] if name not in NO_ROOM]
-    for name in shown:
-        heading = name.removeprefix("final ").removeprefix("rounds ")
-        table.add_column(
-            heading,
-            justify="left" if name == "recipe" else "right",
-            overflow="fold",
-            no_wrap=name != "recipe",
-        )
-    for row in facts:
-        table.add_row(*(row[name] for name in shown))
-    return table
-
-
-def _facts(s: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        "recipe": escape(s["name"]),
-        "seed": str(s["seed"]),
-        "final accuracy": _share(s["final_accuracy"]),
-        "last round": _share(s["last_accuracy"]),
-        "best": _share(s["best_accuracy"]),
-        **_client_facts(s.get("client_accuracy")),
-        "rounds": str(s["rounds"]),
-        "MB down": f"{s['bytes_down'] / 1e6:.2f}",
-        "MB up": f"{s['bytes_up'] / 1e6:.2f}",
-        "seconds": f"{s['seconds']:.1f}",
-        "sim. s": f"{s['simulated_seconds']:.1f}",
-        "Wh": f"{s['wh']:.3f}",
-        "failures": str(s["failures"]),
-        "counted for less": str(s.get("notes", 0)),
-        **(target_row(s["to_target"]) if "to_target" in s else {}),
-        "records": escape(s["out"] or ""),
-    }
-
-
-def target_row(reached: Mapping[str, Any]) -> dict[str, str]:
-    """What reaching a target took, from :meth:`ToTarget.as_dict`; ``-`` for a censored number."""
-
-    def shown(key: str, scale: float, digits: int) -> str:
-        return "-" if reached[key] is None else f"{reached[key] / scale:.{digits}f}"
-
-    return {
-        f"rounds to {reached['target']:g}": reached["text"],
-        "MB to target": shown("bytes", 1e6, 2),
-        "simulated s to target": shown("seconds", 1, 1),
-        "Wh to target": shown("joules", 3600, 3),
-    }
-
-
-def _share(value: float | None) -> str:
-    """A dash where there is no such figure: several models have no global accuracy."""
-    return "-" if value is None or math.isnan(value) else f"{value:.4f}"
-
-
-def _client_facts(figures: Mapping[str, Any] | None) -> dict[str, str]:
-    """What clients have of it on their own test sets."""
-    if figures is None:
-        return {"at clients": "-", "AD ± SDAD": "-", "worst 10 %": "-"}
-    return {
-        "at clients": _share(figures["weighted"]) + _of_clients(figures),
-        "AD ± SDAD": f"{_share(figures['ad'])} ± {_share(figures['sdad'])}",
-        "worst 10 %": _share(figures["worst10"]),
-    }
-
-
-def _of_clients(figures: Mapping[str, Any]) -> str:
-    """How many clients a figure covers, where it is not all of them."""
-    excluded = figures.get("excluded", 0)
-    tested = figures.get("clients", 0)
-    return f" ({tested} of {tested + excluded} clients)" if excluded else ""
+    def _tell(self) -> None:
+        done, total = sum(self._done.values()), len(self._titles) * self._rounds
+        self._progress.update(self._all, completed=done, facts=self._facts())
+        self._plain.text = f"{done} of {total} rounds, {self._facts()}"
 
 
 @contextmanager
-def fetch_progress(console: Console) -> Iterator[Callable[[int | None, int | None, str], None]]:
+def fetch_progress(
+    console: Console, *, quiet: bool = False
+) -> Iterator[Callable[[int | None, int | None, str], None]]:
     """A download bar: call with (bytes done, bytes in total, what goes on); None = not known."""
     columns = (
         TextColumn("{task.description}"),
@@ -253,10 +223,43 @@ def fetch_progress(console: Console) -> Iterator[Callable[[int | None, int | Non
         DownloadColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
+    hidden = quiet or not console.is_terminal
+    with (
+        Progress(*columns, console=console, transient=True, disable=hidden) as progress,
+        PlainLines(console, "looking", quiet=quiet) as plain,
+    ):
         task = progress.add_task("looking", total=None)
 
         def update(done: int | None, total: int | None, text: str) -> None:
             progress.update(task, completed=done or 0, total=total, description=text)
+            size = f", {(done or 0) / 1e6:.1f} of {total / 1e6:.1f} MB" if total else ""
+            plain.text = f"{text}{size}"
 
         yield update
+
+
+@contextmanager
+def steps(total: int, console: Console, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """A bar on standard error that every call moves on to the next step; gone at the end."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    hidden = quiet or not console.is_terminal
+    with (
+        Progress(*columns, console=console, transient=True, disable=hidden) as progress,
+        PlainLines(console, "starting", quiet=quiet) as plain,
+    ):
+        task = progress.add_task("", total=total, completed=-1)
+        number = 0
+
+        def step(text: str) -> None:
+            nonlocal number
+            number += 1
+            progress.update(task, advance=1, description=printable(text, 60))
+            plain.text = f"step {number} of {total}, {printable(text, 60)}"
+
+        yield step

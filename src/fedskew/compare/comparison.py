@@ -29,6 +29,7 @@ import numpy as np
 from fedskew.compare.amounts import listed
 from fedskew.compare.coinciding import coinciding
 from fedskew.compare.contenders import training_note
+from fedskew.compare.estimates import Estimate
 from fedskew.compare.lineup import in_order, read_lineups
 from fedskew.compare.ranking import (
     ComparisonTable,
@@ -43,6 +44,7 @@ from fedskew.compare.standing import winner
 from fedskew.compare.verdict import verdict
 from fedskew.errors import DataError, RunFolderError, did_you_mean
 from fedskew.experiment.figures import RESOURCES, Resource, total
+from fedskew.experiment.notebook import curves_svg, table_html
 from fedskew.experiment.run import Run
 from fedskew.experiment.run_folders import find_runs
 from fedskew.experiment.tables import TABLES, Row, rows_of, to_arrow, to_pandas
@@ -51,10 +53,11 @@ from fedskew.records import COMPUTED, UNCHECKED, no_none
 if TYPE_CHECKING:
     import pandas as pd
 
+SHOWN = 6  # methods named in a repr
 FEDERATION = ("data", "partition", "devices", "faults")  # tables of a recipe that must agree
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """Methods in the order they were given; the first is the one the others are compared with.
 
@@ -119,6 +122,30 @@ class Comparison:
         return replace(
             self, entries=tuple(sorted(self.entries, key=lambda entry: entry.label != baseline))
         )
+
+    def __repr__(self) -> str:
+        names = [entry.label for entry in self.entries]
+        shown = ", ".join(names[:SHOWN]) + (" ..." if len(names) > SHOWN else "")
+        return f"Comparison({shown}; {sum(len(entry.runs) for entry in self.entries)} runs)"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: means with their intervals, and the curves of the first seeds."""
+        curves = {
+            entry.label: list(zip(curve.rounds.tolist(), curve.accuracy.tolist(), strict=True))
+            for entry in self.entries
+            for curve in (entry.runs[0].curve,)
+        }
+        drawn = curves_svg(curves, f"accuracy by round, seed {self.entries[0].runs[0].seed}")
+        if not any(entry.finished for entry in self.entries):
+            return table_html([(repr(self), "no run is finished")]) + drawn
+        table = self.table()
+        metrics = [m for m in table.metrics if m.kind == "share"]
+        rows = [
+            [row.label, *(_share_text(row.estimates.get(m.key)) for m in metrics)]
+            for row in (*table.rows, *table.references)
+        ]
+        notes = table_html([(note,) for note in table.notes]) if table.notes else ""
+        return table_html(rows, ["", *(m.title for m in metrics)]) + drawn + notes
 
     @property
     def runs(self) -> list[tuple[Entry, Run]]:
@@ -252,6 +279,14 @@ class Comparison:
         return notes + (
             _reference_notes(self.entries, self.references) if self.references is not None else []
         )
+
+
+def _share_text(estimate: Estimate | None) -> str:
+    """A mean and half its interval; a dash where there is no figure."""
+    if estimate is None or not estimate.n:
+        return "–"
+    half = "" if math.isnan(estimate.low) else f" ±{estimate.half_width:.3f}"
+    return f"{estimate.mean:.3f}{half}"
 
 
 def _apart(entries: Sequence[Entry]) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:

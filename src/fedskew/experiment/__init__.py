@@ -15,6 +15,7 @@
 ``plausible``     whether a run read from a folder hangs together
 ``figures``       every figure of a run
 ``tables``        its tidy tables
+``notebook``      what runs look like in a notebook
 ``run_folders``   where runs lie on disk
 ``references``    the rows every personalised result is shown with
 ``schedule``      several runs at once, a core each

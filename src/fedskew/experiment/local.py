@@ -16,6 +16,7 @@ from fedskew.accounting.energy import meter_for
 from fedskew.errors import RecipeError, RunError
 from fedskew.experiment.backend import Backend
 from fedskew.experiment.driver import OnRound, drive
+from fedskew.experiment.notebook import NotebookBar, both, in_notebook
 from fedskew.experiment.own_split import own_split
 from fedskew.experiment.run import Run
 from fedskew.experiment.run_folders import check_resumable
@@ -28,7 +29,8 @@ from fedskew.experiment.world import (
     shards_of,
     store_of,
 )
-from fedskew.recipe import load, override, resolve
+from fedskew.recipe import load, num_rounds, override, resolve
+from fedskew.records import RESULT
 from fedskew.runtime.local.runtime import LocalRuntime
 from fedskew.runtime.local.tasks import most_workers, usable_cores
 from fedskew.runtime.metered import MeteredRuntime
@@ -57,8 +59,11 @@ def run(
     recipe
         Name of a shipped recipe, a path to a TOML file, or a dict.
     data
-        Your own examples instead of the recipe's: ``(x, y)``, ``(x, y, x_test, y_test)``, or torch
-        Datasets ``(train, test)``.
+        Your own examples instead of the recipe's: ``(x, y)``, ``(x, y, x_test, y_test)``, or one or
+        two labelled sets ``(train, test)``. x and y may be arrays, tensors, lists or data frames,
+        labelled sets torch or Hugging Face datasets, data frames with a column "label", lists of
+        ``(x, y)``. Images have their channels first or last, as the model's first convolution or
+        the usual numbers tell; where neither does, you are asked.
     model
         Your own model: a function without arguments that returns a ``torch.nn.Module``.
     clients
@@ -94,17 +99,32 @@ def run(
         own = own_split(clients)
         raw = override(raw, {"data.clients": own.size})
         raw = {**raw, "partition": {"use": "custom", "sha256": own.digest}}
-    return run_resolved(
-        resolve(raw),
-        data=data,
-        model=model,
-        clients=clients,
-        seed=seed,
-        workers=workers,
-        out=out,
-        resume=resume,
-        on_round=on_round,
-    )
+    resolved = resolve(raw)
+    with _shown(resolved, on_round) as told:
+        return run_resolved(
+            resolved,
+            data=data,
+            model=model,
+            clients=clients,
+            seed=seed,
+            workers=workers,
+            out=out,
+            resume=resume,
+            on_round=told,
+        )
+
+
+@contextmanager
+def _shown(recipe: Mapping[str, Any], on_round: OnRound | None) -> Iterator[OnRound | None]:
+    """Whom to tell of every round: in a notebook a bar too."""
+    if not in_notebook():
+        yield on_round
+        return
+    bar = NotebookBar(str(recipe["name"]), num_rounds(recipe))
+    try:
+        yield both(bar, on_round)
+    finally:
+        bar.close()
 
 
 def _check_heeded(settings: Mapping[str, Any], **given: Any) -> None:
@@ -152,6 +172,8 @@ def run_resolved(
     on_round: OnRound | None = None,
 ) -> Run:
     """:func:`run` for a recipe that :func:`fedskew.recipe.resolve` has already checked."""
+    if out is None or not (Path(out) / RESULT).is_file():
+        _check_torch()  # before anything is written
     return drive(
         recipe,
         seed,
@@ -171,11 +193,7 @@ def _local_backend(
     clients: Any,
     workers: int,
 ) -> Iterator[Backend]:
-    if importlib.util.find_spec("torch") is None:
-        raise RunError(
-            "local runtime", "PyTorch is not installed", "Run: pip install 'fedskew[torch]'"
-        )
-    dataset = dataset_of(recipe, data)
+    dataset = dataset_of(recipe, data, model)
     shards = shards_of(recipe, dataset, seed, clients)
     labels = labels_of(shards)
     factory = model or factory_of(recipe, dataset)
@@ -208,6 +226,13 @@ def _local_backend(
             facts=facts | ({} if meter is None else {"meter": meter.name}),
             owns_examples=True,
             measured_joules=None if metered is None else metered.take_joules,
+        )
+
+
+def _check_torch() -> None:
+    if importlib.util.find_spec("torch") is None:
+        raise RunError(
+            "local runtime", "PyTorch is not installed", "Run: pip install 'fedskew[torch]'"
         )
 
 

@@ -71,7 +71,7 @@ def reference_rows(
     0 means ``local.epochs``.
     """
     resolved = result.recipe
-    dataset = shards.dataset if shards is not None else dataset_of(resolved, data)
+    dataset = shards.dataset if shards is not None else dataset_of(resolved, data, model)
     shards = shards or shards_of(resolved, dataset, result.seed, clients)
     if shards.test is None:
         raise RunError(
@@ -120,7 +120,8 @@ def with_references(
     kept = read_references(result.folder, mark) if result.folder is not None else {}
     missing = [name for name in NAMES if name not in kept]
     if missing:
-        shards = shards_of(result.recipe, dataset_of(result.recipe, data), result.seed, clients)
+        dataset = dataset_of(result.recipe, data, model)
+        shards = shards_of(result.recipe, dataset, result.seed, clients)
         _tests(shards)
     for name in missing:
         if on_row is not None:

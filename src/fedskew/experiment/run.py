@@ -19,6 +19,7 @@ from fedskew.errors import RunError, RunFolderError, foreign_file
 from fedskew.experiment import figures
 from fedskew.experiment.coverage import coverage_notes
 from fedskew.experiment.figures import Curve, Plateau, Resource, ToTarget
+from fedskew.experiment.notebook import curves_svg, table_html
 from fedskew.experiment.plausible import fault_of
 from fedskew.experiment.tables import rows_of, to_arrow, to_pandas
 from fedskew.recipe import fingerprint, read_recorded
@@ -112,6 +113,29 @@ class Run:
         return (
             f"Run({self.name}, seed {self.seed}, {played}{'' if self.finished else ', going on'})"
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: figures and the curve."""
+        points = list(zip(self.curve.rounds.tolist(), self.curve.accuracy.tolist(), strict=True))
+        return table_html(self._facts()) + curves_svg({self.name: points})
+
+    def _facts(self) -> list[tuple[str, str]]:
+        if not self.finished:
+            return [("run", repr(self)), ("folder", str(self.folder))]
+        known = self.summary()
+        clients = known["client_accuracy"] or {}
+        shares = {
+            "final accuracy": known["final_accuracy"],
+            "best accuracy": known["best_accuracy"],
+            "clients' accuracy": clients.get("weighted", np.nan),
+        }
+        costs = {
+            "MB down, up": f"{known['bytes_down'] / 1e6:.2f}, {known['bytes_up'] / 1e6:.2f}",
+            "simulated seconds": f"{known['simulated_seconds']:.1f}",
+            "Wh": f"{known['wh']:.3f}",
+        }
+        accuracies = [(k, "–" if np.isnan(v) else f"{v:.4f}") for k, v in shares.items()]
+        return [("run", repr(self)), *accuracies, *costs.items()]
 
     @property
     def name(self) -> str:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedskew import data as datasets
 from fedskew import models
 from fedskew.accounting.devices import Devices, draw_population
-from fedskew.data import Dataset, Shards, build_shards, from_arrays, from_torch
-from fedskew.errors import DataError, RecipeError, foreign_file
+from fedskew.data import Dataset, Shards, build_shards, from_given
+from fedskew.errors import RecipeError, foreign_file
 from fedskew.experiment.own_split import own_split
 from fedskew.recipe import find
 from fedskew.records import Labels
@@ -23,25 +24,30 @@ from fedskew.types import Ids, Ints, Population
 if TYPE_CHECKING:
     from torch import nn
 
-WANTED = "Give (x, y), (x, y, x_test, y_test), or torch Datasets: train, or (train, test)"
 
-
-def dataset_of(resolved: Mapping[str, Any], given: Any = None) -> Dataset:
-    """The examples a recipe names, or those the user brings.
-
-    A Dataset, arrays (x, y[, x_test, y_test]), or torch Datasets.
-    """
+def dataset_of(
+    resolved: Mapping[str, Any], given: Any = None, model: Callable[[], nn.Module] | None = None
+) -> Dataset:
+    """The examples a recipe names, or those the user brings, as the user's model wants them."""
     if given is None:
         return datasets.load(resolved["data"]["use"], folder=resolved["data"]["folder"] or None)
-    if isinstance(given, Dataset):
-        return given
-    parts = given if isinstance(given, tuple) else (given,)
-    arrays = all(hasattr(part, "__array__") for part in parts)
-    if len(parts) not in ((2, 4) if arrays else (1, 2)):
-        what = f"is {len(parts)} {'arrays' if arrays else 'things'} in a row"
-        raise DataError("data", what, WANTED)
-    with foreign_file(DataError, "data", WANTED):
-        return from_arrays(*map(np.asarray, parts)) if arrays else from_torch(*parts)
+    if model is None:
+        return from_given(given, grey=True)  # models of ours take tables, images or texts
+    taken = _channels_taken(model)
+    return from_given(given, channels_taken=taken, grey=taken == 1)
+
+
+def _channels_taken(model: Callable[[], nn.Module]) -> int | None:
+    """How many channels the first convolution of images in the user's model takes; None: there is
+    no such layer.
+    """
+    with foreign_file(RecipeError, "model", "Give a function that returns a torch.nn.Module"):
+        convolutions = (
+            layer
+            for layer in model().modules()
+            if len(getattr(layer, "kernel_size", ()) or ()) == 2
+        )
+        return next((int(layer.in_channels) for layer in convolutions), None)
 
 
 def shards_of(
@@ -94,12 +100,15 @@ def store_of(shards: Shards, flipped: Ids = ()) -> Store:
         rows = np.concatenate([shards.train.order[part] for part in parts])
         labels = labels.copy()
         labels[rows] = flip_labels(labels[rows], shards.dataset.num_classes)
+    mean, std = shards.mean, shards.std
+    if _float_images(shards.x) and mean is not None and std is not None and mean.ndim:
+        mean, std = mean.reshape(-1, 1, 1), std.reshape(-1, 1, 1)
     return Store(
-        x=shards.x,
+        x=_as_fed(shards.x),
         y=labels,
         train_order=shards.train.order,
         train_offsets=shards.train.offsets,
-        x_test=shards.x_test,
+        x_test=_as_fed(shards.x_test),
         y_test=shards.y_test,
         central_order=shards.central_test,
         test_order=shards.test.order if shards.test is not None else np.empty(0, np.int64),
@@ -108,9 +117,18 @@ def store_of(shards: Shards, flipped: Ids = ()) -> Store:
         else np.zeros(shards.clients + 1, np.int64),
         num_classes=shards.dataset.num_classes,
         auxiliary_order=shards.auxiliary,
-        mean=shards.mean,
-        std=shards.std,
+        mean=mean,
+        std=std,
     )
+
+
+def _float_images(x: NDArray[Any]) -> bool:
+    return x.dtype.kind == "f" and x.ndim == 4
+
+
+def _as_fed(x: NDArray[Any]) -> NDArray[Any]:
+    """Float images with channels first, as models take them; the runtime turns uint8 itself."""
+    return np.ascontiguousarray(np.moveaxis(x, 3, 1)) if _float_images(x) else x
 
 
 def factory_of(resolved: Mapping[str, Any], dataset: Dataset) -> Callable[[], nn.Module]:

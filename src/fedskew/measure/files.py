@@ -1,6 +1,6 @@
 """Open a table of label counts: CSV or Parquet.
 
-CSV also with ``;``, tab or ``|`` between the columns, also gzipped.
+CSV also with ``;``, tab or ``|`` between the columns, also gzipped; only Parquet needs a library.
 
 Client and label names are kept as they are written: ``007`` stays ``007``. Nothing is guessed from
 the file's name.
@@ -11,19 +11,42 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TextIO, TypeAlias
+
+from numpy.typing import NDArray
 
 from fedskew.errors import DataError
 from fedskew.foreign import printable
+from fedskew.measure.csv_table import CsvTable
 from fedskew.measure.layout import Layout
+from fedskew.measure.parquet_table import ParquetTable, arrow
+from fedskew.types import Ints
 
 Decide: TypeAlias = Callable[[Sequence[str]], Layout]
 
 
-def read_table(path: Path, decide: Decide) -> tuple[Any, Layout]:
-    """A pyarrow table with the columns that are needed; ``decide`` says which from their names."""
+class Table(Protocol):
+    """The columns of a file."""
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        ...
+
+    def names(self, column: str) -> tuple[list[str], Ints]:
+        """(distinct names in order of appearance, which of them each row has)."""
+        ...
+
+    def counts(self, column: str) -> NDArray[Any]:
+        """The numbers of a column, missing ones as NaN; an error if it holds anything else."""
+        ...
+
+
+def read_table(path: Path, decide: Decide) -> tuple[Table, Layout]:
+    """A table with the columns that are needed; ``decide`` says which from their names."""
     _check_file(path)
     return _read_parquet(path, decide) if _magic(path) == b"PAR1" else _read_csv(path, decide)
 
@@ -49,53 +72,29 @@ def _is_gzip(path: Path) -> bool:
     return _magic(path)[:2] == b"\x1f\x8b"
 
 
-def arrow(path: Path) -> Any:
-    """pyarrow, or an error that says how to get it."""
-    try:
-        import pyarrow
-        import pyarrow.compute
-        import pyarrow.csv
-        import pyarrow.parquet
-    except ImportError as error:
-        raise DataError(
-            str(path), "pyarrow is not installed", "pip install 'fedskew[tables]'"
-        ) from error
-    return pyarrow
-
-
-def _read_csv(path: Path, decide: Decide) -> tuple[Any, Layout]:
-    pa = arrow(path)
-    columns, delimiter = _header(path)
-    layout = decide(columns)
-    names = [name for name in (layout.client, layout.label) if name is not None]
-    needed = [name for name in columns if name not in layout.ignored]
-    try:
-        with pa.input_stream(path, compression="gzip" if _is_gzip(path) else None) as stream:
-            table = pa.csv.read_csv(
-                stream,
-                parse_options=pa.csv.ParseOptions(delimiter=delimiter),
-                convert_options=pa.csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()), include_columns=needed
-                ),
-            )
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
+def _read_csv(path: Path, decide: Decide) -> tuple[Table, Layout]:
+    with _text(path) as file:
+        line = file.readline(1 << 24)
+        delimiter = max(",;\t|", key=line.count)
+        columns = next(csv.reader([line], delimiter=delimiter), [])
+        layout = decide(columns)
+        table = CsvTable(path, columns, layout)
+        table.read(file, delimiter)
     return table, layout
 
 
-def _header(path: Path) -> tuple[list[str], str]:
-    """Column names and the character between them; pyarrow wants types by name before it reads."""
+@contextmanager
+def _text(path: Path) -> Iterator[TextIO]:
+    """The lines of a file, whatever goes wrong in the block as one error of ours."""
     opener: Any = gzip.open if _is_gzip(path) else open
     try:
         with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-            line = file.readline(1 << 24)
-            delimiter = max(",;\t|", key=line.count)
-            return next(csv.reader([line], delimiter=delimiter), []), delimiter
+            yield file
     except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
         raise _unreadable(path, error) from None
 
 
-def _read_parquet(path: Path, decide: Decide) -> tuple[Any, Layout]:
+def _read_parquet(path: Path, decide: Decide) -> tuple[Table, Layout]:
     pa = arrow(path)
     try:
         file = pa.parquet.ParquetFile(path)
@@ -104,7 +103,8 @@ def _read_parquet(path: Path, decide: Decide) -> tuple[Any, Layout]:
             name for name in file.schema_arrow.names if not name.startswith("__index_level_")
         ]
         layout = decide(columns)
-        return file.read(columns=[name for name in columns if name not in layout.ignored]), layout
+        needed = [name for name in columns if name not in layout.ignored]
+        return ParquetTable(path, file.read(columns=needed)), layout
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _unreadable(path, error) from None
 

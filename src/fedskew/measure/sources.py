@@ -8,6 +8,7 @@ examples were set aside, as its recipe says.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from fedskew import data as datasets
 from fedskew.data import Shards
 from fedskew.errors import RunFolderError
 from fedskew.experiment.run import Run
+from fedskew.experiment.run_folders import find_runs
 from fedskew.experiment.world import shards_of
 from fedskew.measure.counts import Counts, plural
 from fedskew.recipe import resolve
@@ -72,6 +74,34 @@ def counts_of_run(
     _check_same_clients(folder, run, shards)
     source = f"run {folder}: {describe(resolved, shards.clients, seed)}"
     return _counts(shards, source, (_counted(shards.client_test), *notes)), seed
+
+
+def counts_of_runs(
+    folder: str | Path, *, progress: Progress | None = None, trust: bool = False
+) -> list[tuple[Counts, int]]:
+    """(counts, seed) of every federation among the runs below a folder: methods that were compared
+    on the same clients count once.
+    """
+    found: list[tuple[Counts, int]] = []
+    shared: list[int] = []
+    for path in find_runs([folder]):
+        counts, seed = counts_of_run(path, progress=progress, trust=trust)
+        twin = next((i for i, one in enumerate(found) if _same(one, (counts, seed))), None)
+        if twin is None:
+            found.append((counts, seed))
+            shared.append(1)
+        else:
+            shared[twin] += 1
+    return [
+        (replace(counts, notes=(*counts.notes, f"the same clients in {runs} runs")), seed)
+        if runs > 1
+        else (counts, seed)
+        for (counts, seed), runs in zip(found, shared, strict=True)
+    ]
+
+
+def _same(one: tuple[Counts, int], other: tuple[Counts, int]) -> bool:
+    return one[1] == other[1] and np.array_equal(one[0].table, other[0].table)
 
 
 def describe(resolved: Mapping[str, Any], clients: int, seed: int) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from fedskew.recipe.catalogue import Table
 from fedskew.recipe.schema import plain
 
 
-def shipped_recipes() -> dict[str, Path]:
-    """Recipes that come with the package, by name."""
+@cache
+def shipped_recipes() -> Mapping[str, Path]:
+    """Recipes that come with the package, by name; looked up once."""
     folder = Path(str(resources.files("fedskew") / "recipe" / "shipped"))
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 

@@ -19,6 +19,24 @@ from fedskew.experiment.tables import TABLES, round_rows
 from fedskew.foreign import file_name
 
 LONGEST_PARAM = 250  # characters MLflow accepts everywhere
+LIBRARIES = {  # what is exported -> module, what it is called, how to get it
+    "tables": ("pyarrow.parquet", "pyarrow", "'fedskew[tables]'"),
+    "figures": ("matplotlib", "matplotlib", "'fedskew[report]'"),
+    "mlflow": ("mlflow", "MLflow", "mlflow-skinny"),
+    "tensorboard": ("torch.utils.tensorboard", "TensorBoard", "tensorboard"),
+}
+
+
+def check_ready(wanted: Mapping[str, Path | str | None]) -> None:
+    """Whether everything that is wanted (kind -> where to) can be exported; an error, before
+    anything is written, if not.
+    """
+    for kind, where in wanted.items():
+        if where is None:
+            continue
+        _library(kind)
+        if isinstance(where, Path) and where.exists() and not where.is_dir():
+            raise DataError(f"export --{kind}", f"{where} is a file", "Name a folder")
 
 
 def to_mlflow(comparison: Comparison, uri: str, *, experiment: str = "fedskew") -> int:
@@ -26,7 +44,7 @@ def to_mlflow(comparison: Comparison, uri: str, *, experiment: str = "fedskew") 
 
     Parameters, a metric per round, final scores.
     """
-    mlflow = _import("mlflow", "MLflow", "mlflow-skinny")
+    mlflow = _library("mlflow")
     try:
         mlflow.set_tracking_uri(uri)
         mlflow.set_experiment(experiment)
@@ -51,7 +69,7 @@ def to_mlflow(comparison: Comparison, uri: str, *, experiment: str = "fedskew") 
 
 def to_tensorboard(comparison: Comparison, folder: Path) -> int:
     """Write event files, a folder per run, for ``tensorboard --logdir``; returns how many runs."""
-    writer_class = _import("torch.utils.tensorboard", "TensorBoard", "tensorboard").SummaryWriter
+    writer_class = _library("tensorboard").SummaryWriter
     number = 0
     for label, run in _runs(comparison):
         with writer_class(str(folder / file_name(label) / f"seed-{run.seed}")) as writer:
@@ -64,7 +82,7 @@ def to_tensorboard(comparison: Comparison, folder: Path) -> int:
 
 def to_parquet(comparison: Comparison, folder: Path) -> list[Path]:
     """Every tidy table as a Parquet file."""
-    parquet = _import("pyarrow.parquet", "pyarrow", "'fedskew[tables]'")
+    parquet = _library("tables")
     paths = [folder / f"{table}.parquet" for table in (*TABLES, "scores")]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -109,8 +127,10 @@ def _known(values: Mapping[str, Any]) -> dict[str, float]:
     return {key: float(value) for key, value in values.items() if not math.isnan(value)}
 
 
-def _import(module: str, title: str, package: str) -> Any:
+def _library(kind: str) -> Any:
+    module, title, package = LIBRARIES[kind]
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise DataError("export", f"{title} is not installed", f"pip install {package}") from error
+        what = f"{title} is not installed"
+        raise DataError(f"export --{kind}", what, f"pip install {package}") from error

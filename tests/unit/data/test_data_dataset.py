@@ -134,7 +134,7 @@ def test_from_torch_moves_channels_last() -> None:
     assert data.y.tolist() == [0, 1, 0, 1, 0, 1]
     assert data.mean is not None
     assert data.mean.shape == (3,)
-    assert from_torch(grey, test=grey).x_test.shape == (4, 8, 8)
+    assert from_torch(grey, test=grey).x_test.shape == (4, 8, 8, 1)
 
 
 def test_from_torch_with_real_torch() -> None:

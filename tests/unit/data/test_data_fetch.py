@@ -37,6 +37,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty cache, no data folder, and checksums that fit the small stand-in for MNIST."""
     monkeypatch.setenv("FEDSKEW_DATA", str(tmp_path / "cache"))
     monkeypatch.delenv("FEDSKEW_DATA_FOLDER", raising=False)
+    monkeypatch.setenv("FEDSKEW_MIRROR", "none")  # tests/unit/data/test_data_mirrors.py has them
     monkeypatch.setitem(idx.MD5, "mnist", tuple(idx.idx_md5(a) for a in ARRAYS))
     monkeypatch.setattr(packages, "POLL_SECONDS", 0.01)
 

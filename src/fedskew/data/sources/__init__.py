@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import cifar10, digits, idx, nih, tables, texts
+from . import cifar10, cifar100, digits, idx, nih, tables, texts
 from .source import Info, Source
 
 __all__ = ["SOURCES", "Info", "Source"]
@@ -12,6 +12,7 @@ SOURCES: dict[str, Source] = {
     "mnist": idx.MNIST,
     "fmnist": idx.FMNIST,
     "cifar10": cifar10.SOURCE,
+    "cifar100": cifar100.SOURCE,
     "nih_labels": nih.LABELS,
     "nih_images": nih.IMAGES,
     "acsincome": tables.ACSINCOME,

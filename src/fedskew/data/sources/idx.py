@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ...errors import DataError
 from ..arrays import from_arrays
 from ..dataset import Dataset
+from ..mirrors import Mirrors, RemoteFile
 from ..packages import Package
 from .source import Arrays, Hub, Info, Source, read_npz, read_packed
 
@@ -40,6 +41,30 @@ MD5 = {
         "9018921c3c673c538a1fc5bad174d6f9",
         "8181f5470baa50b63fa0f6fddb340f0a",
         "15d484375f8d13e6eb1aabb0c3f46965",
+    ),
+}
+PACKED = {  # bytes and MD5 of the gzipped files
+    "mnist": (
+        (9_912_422, "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+        (28_881, "d53e105ee54ea40749a09fcbcd1e9432"),
+        (1_648_877, "9fb629c4189551a2d022fa330f9573f3"),
+        (4_542, "ec29112dd5afa0611ce80d1b7f02629c"),
+    ),
+    "fmnist": (
+        (26_421_880, "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+        (29_515, "25c81989df183df01b3e8a0aad5dffbe"),
+        (4_422_102, "bef4ecab320f06d8554ea6380940ec79"),
+        (5_148, "bb300cfdad3c16e7a12a480ee83cd310"),
+    ),
+}
+ADDRESSES = {
+    "mnist": (
+        "https://ossci-datasets.s3.amazonaws.com/mnist",
+        "https://storage.googleapis.com/cvdf-datasets/mnist",
+    ),
+    "fmnist": (
+        "https://storage.googleapis.com/tensorflow/tf-keras-datasets",
+        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
     ),
 }
 # of the training pixels / 255; docs/methods.md 10
@@ -168,7 +193,18 @@ def _raw_or_gz(path: Path) -> Path | None:
 
 def _source(name: str, package: Package, hub: Hub, installed: Path | None = None) -> Source:
     how = {"find": partial(find, name), "read": partial(read, name), "build": partial(build, name)}
-    return Source(info=INFOS[name], package=package, hub=hub, installed=installed, **how)  # type: ignore[arg-type]
+    files = tuple(
+        RemoteFile(f"{file}.gz", size, md5)
+        for file, (size, md5) in zip(FILES, PACKED[name], strict=True)
+    )
+    return Source(
+        info=INFOS[name],
+        package=package,
+        mirrors=Mirrors(ADDRESSES[name], files),
+        hub=hub,
+        installed=installed,
+        **how,  # type: ignore[arg-type]
+    )
 
 
 MNIST = _source(

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ...errors import DataError
 from ..arrays import from_arrays
 from ..dataset import Dataset
+from ..mirrors import Mirrors, RemoteFile
 from ..packages import Package
 from .source import Info, Source, find_one, read_npz, read_packed
 
@@ -134,6 +135,10 @@ LABELS = Source(
     read=read_labels,
     package=Package(
         "pip", "torchxrayvision==1.5.7", 29_002_185, f"torchxrayvision/data/{TABLE}.gz"
+    ),
+    mirrors=Mirrors(
+        ("https://raw.githubusercontent.com/mlmed/torchxrayvision/master/torchxrayvision/data",),
+        (RemoteFile(f"{TABLE}.gz", 0),),  # the table itself is checked
     ),
 )
 IMAGES = Source(

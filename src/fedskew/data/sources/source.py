@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ...errors import DataError, foreign_file
 from ..dataset import Dataset
+from ..mirrors import Mirrors
 from ..packages import Package
 
 
@@ -62,6 +63,7 @@ class Source:
     read: Callable[[Path], Dataset]
     package: Package | None = None
     installed: Path | None = None  # where the operating system's package manager would have put it
+    mirrors: Mirrors | None = None
     hub: Hub | None = None
     build: Callable[[Arrays], Dataset] | None = None  # from what the hub delivers
     embedded: Callable[[], Dataset] | None = None  # inside a library we need anyway

@@ -12,6 +12,7 @@ from fedskew.measure.privacy import PrivacyTable
 from fedskew.measure.wording import thresholds_text, verdict
 from fedskew.report.terminal.measurement_tables import (
     facts_table,
+    federations_table,
     group_notes,
     groups_table,
     noise_table,
@@ -44,6 +45,17 @@ def show_measurement(measurement: Measurement, saved: Sequence[Path], console: C
         )
     console.print()
     _say(console, verdict(measurement), style="bold")
+
+
+def show_measurements(measured: Sequence[Measurement], console: Console) -> None:
+    """A line per federation, what to know about them, and how to see more of one."""
+    console.print(federations_table(measured))
+    console.print()
+    notes = dict.fromkeys(note for one in measured for note in one.counts.notes)
+    for note in notes:
+        _say(console, f"note: {note}", style="dim")
+    _say(console, thresholds_text(), style="dim")
+    _say(console, "all about one of them: fedskew measure, with the folder of its run")
 
 
 def show_privacy(table: PrivacyTable, console: Console) -> None:

@@ -17,6 +17,7 @@ from fedskew.measure.counts import plural
 from fedskew.measure.groups import Grouping
 from fedskew.measure.measurement import Measurement
 from fedskew.measure.privacy import NoiseRow, PrivacyTable, Spread
+from fedskew.measure.wording import skew_share, skew_word
 
 FARTHEST = 3  # clients whose labels differ most from everybody's together
 
@@ -48,6 +49,22 @@ def _farthest(measurement: Measurement) -> str:
     return ", ".join(
         f"{printable(measurement.counts.clients[i], 24)} (PSI {psi[i]:.2f})" for i in top.tolist()
     )
+
+
+def federations_table(measured: Sequence[Measurement]) -> Table:
+    """Several federations, a line each: where they are from, and how skewed they are."""
+    table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold")
+    table.add_column("source", style="cyan", overflow="fold")
+    for name in ("clients", "HD", "JSD", "WPSI", "omega"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("skewed", no_wrap=True)
+    for one in measured:
+        f = one.figures
+        word = skew_word(skew_share(f.hd, one.hd_ceiling, one.hd_chance)).split()[0]
+        numbers = (f"{value:.3f}" for value in (f.hd, f.jsd, f.wpsi, f.omega))
+        source = Text(printable(one.counts.source.removeprefix("run ").partition(": ")[0], 200))
+        table.add_row(source, f"{one.num_active:,}", *numbers, word)
+    return table
 
 
 def skew_table(measurement: Measurement) -> Table:
