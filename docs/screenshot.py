@@ -26,7 +26,9 @@ def shoot(browser: Any, path: Path, width: int, height: int) -> None:
 
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    browser.execute_async_script("setTimeout(arguments[0], 400)")  # the figures follow the new width
+    browser.execute_async_script(
+        "setTimeout(arguments[0], 400)"
+    )  # the figures follow the new width
     drawn = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"]
     with Image.open(BytesIO(base64.b64decode(drawn))) as image:
         image.convert("RGB").save(path, optimize=True)

@@ -19,7 +19,8 @@ from fedskew import __version__
 ROOT = Path(__file__).resolve().parents[2]
 TOP = {"CHANGELOG.md", "CITATION.cff", "LICENSE", "MANIFEST.in", "README.md", "pyproject.toml"}
 BUILD = (
-    "import setuptools.build_meta as b, sys; out = sys.argv[1]; b.build_wheel(out); b.build_sdist(out)"
+    "import setuptools.build_meta as b, sys; out = sys.argv[1]; "
+    "b.build_wheel(out); b.build_sdist(out)"
 )
 
 
@@ -27,7 +28,9 @@ BUILD = (
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Both archives, built in a copy of what setuptools looks at."""
     if find_spec("setuptools") is None:
-        pytest.skip("setuptools is not installed (make package builds in an environment of its own)")
+        pytest.skip(
+            "setuptools is not installed (make package builds in an environment of its own)"
+        )
     tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("dist")
     ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in ("src", "tests", "docs"):

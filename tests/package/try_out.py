@@ -90,7 +90,10 @@ def install(
         call([*pip, "check"], folder)
         imports = "; ".join(f"import {module}" for module in EXTRAS.get(extra, ("fedskew",)))
         call([str(folder / "env" / "bin" / "python"), "-c", imports], folder)
-    print(f"  installed{' (resolved only)' if options else ''}: {extra or 'the wheel alone'}", flush=True)
+    print(
+        f"  installed{' (resolved only)' if options else ''}: {extra or 'the wheel alone'}",
+        flush=True,
+    )
 
 
 def use(folder: Path, commands: Sequence[Sequence[str]]) -> None:
