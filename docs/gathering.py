@@ -16,6 +16,7 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 GATHERED = DOCS / "gathered"
 PROJECT = ("CHANGELOG", "CONTRIBUTING", "SECURITY")
+STUDIES = "\n```{toctree}\n:glob:\n:hidden:\n\nevidence/*\n```\n"
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)(#[^)\s]*)?(?=\))")
 
 
@@ -24,6 +25,8 @@ def gather(folder: Path = GATHERED) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for source, page in pages().items():
         _write(folder / page.relative_to(GATHERED), relinked(_text_of(source), source, page))
+    with (folder / "evidence.md").open("a", encoding="utf8") as index:
+        index.write(STUDIES)
     _write(folder / "reference" / "commands.md", commands_page())
     _write(folder / "reference" / "names.md", names_page())
 

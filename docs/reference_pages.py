@@ -29,7 +29,9 @@ def commands_page() -> str:
     parts = [COMMANDS]
     for words in _commands(get_command(app), ()):
         level = "#" * (1 + len(words))
-        parts.append(f"{level} fedskew {' '.join(words)}\n\n```text\n{_said(*words, '--help')}\n```")
+        parts.append(
+            f"{level} fedskew {' '.join(words)}\n\n```text\n{_said(*words, '--help')}\n```"
+        )
     return "\n\n".join(parts) + "\n"
 
 

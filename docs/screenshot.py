@@ -1,7 +1,4 @@
-"""Pictures of a report: python docs/screenshot.py report.html report.png
-
-Also writes report-dark.png and report-phone.png.
-"""
+"""Pictures of a report: python docs/screenshot.py report.html report.png; also writes report-dark.png and report-phone.png."""
 
 from __future__ import annotations
 
@@ -17,11 +14,8 @@ FLAGS = (
     "--headless=new",
     "--no-sandbox",
     "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
     "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
+    "--no-first-run",
     "--hide-scrollbars",
 )
 
@@ -32,7 +26,9 @@ def shoot(browser: Any, path: Path, width: int, height: int) -> None:
 
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    browser.execute_async_script("setTimeout(arguments[0], 400)")  # figures follow the new width
+    browser.execute_async_script(
+        "setTimeout(arguments[0], 400)"
+    )  # the figures follow the new width
     drawn = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"]
     with Image.open(BytesIO(base64.b64decode(drawn))) as image:
         image.convert("RGB").save(path, optimize=True)

@@ -67,11 +67,16 @@ def commands_in(text: str) -> Iterator[Command]:
         yield Command(tuple(shlex.split(said[1], comments=True)), tuple(lines[start + 1 : end]))
 
 
+def indented(text: str) -> list[str]:
+    """Blocks that are code because they stand further right, as older pages have them."""
+    found = INDENTED.findall(FENCE.sub("", text))
+    return [re.sub(r"^ {4}", "", block, flags=re.M) for block in found]
+
+
 def sessions(text: str) -> list[Command]:
     """Commands of a page that shows real sessions, in fences or indented, with a prompt or not."""
-    shown = [
-        re.sub(r"^ {4}", "", block, flags=re.M) for block in INDENTED.findall(FENCE.sub("", text))
+    shown = indented(text) + [
+        block.text for block in blocks_of(text) if block.language not in ("python", "toml")
     ]
-    shown += [block.text for block in blocks_of(text) if block.language not in ("python", "toml")]
     prompted = [re.sub(r"^(?=fedskew )", "$ ", lines, flags=re.M) for lines in shown]
     return [command for lines in prompted for command in commands_in(lines)]

@@ -1,4 +1,4 @@
-"""Doing what a page says: running its commands in this process, or only checking that they parse."""
+"""Doing what a page says: its commands are run in this process, or only checked to parse."""
 
 from __future__ import annotations
 

@@ -18,7 +18,10 @@ from fedskew import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 TOP = {"CHANGELOG.md", "CITATION.cff", "LICENSE", "MANIFEST.in", "README.md", "pyproject.toml"}
-BUILD = "import setuptools.build_meta as b, sys; out = sys.argv[1]; b.build_wheel(out); b.build_sdist(out)"
+BUILD = (
+    "import setuptools.build_meta as b, sys; out = sys.argv[1]; "
+    "b.build_wheel(out); b.build_sdist(out)"
+)
 
 
 @pytest.fixture(scope="module")
