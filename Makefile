@@ -42,8 +42,8 @@ $(FLOWER_READY): pyproject.toml constraints-flower.txt
 
 # The longest first, side by side: they mostly wait (for Flower's polling, and a minute until it believes that a node is dead).
 # Files, not their folder: pytest would put those of a folder into alphabetical order.
-FLEETS := $(addprefix tests/flower/test_flower_,faults.py processes.py members.py security.py simulation.py parity.py folder.py strategy.py \
-  border.py hostile.py policy.py joining.py ending.py gate.py cli.py light.py undocumented.py)
+LONGEST := $(patsubst %,tests/flower/test_flower_%.py,faults processes members security simulation parity folder strategy)
+FLEETS := $(LONGEST) $(filter-out $(LONGEST),$(sort $(wildcard tests/flower/test_flower_*.py)))
 
 test-flower: $(FLOWER_READY) ## the Flower runtime with real SuperLinks and SuperNodes on loopback, in an environment of its own
 	@$(FLOWER)/python -m compileall -q src  # hundreds of processes import it
