@@ -4,7 +4,7 @@ Six methods x five seeds on digits, as a person starts it. Share of core time = 
 all its processes / (wall time x cores), from the command to its end: it falls when something else
 runs on the machine, so the load at the start is printed. The report of 6 methods x 5 seeds x 150
 rounds x 100 clients (and of K = 10,000) is opened in headless Chromium, against a page of 20,000
-rectangles and nothing else, if Chromium is there with its driver and selenium; ``--pages`` does only
+rectangles and nothing else, if Chromium, its driver and selenium are there; ``--pages`` does only
 that. Exit code 1 if a limit is missed.
 """
 

@@ -1,4 +1,4 @@
-"""How Sphinx builds the site: `make docs` writes it to site/, readable from a file, without network.
+"""How Sphinx builds the site: `make docs` writes it to site/, read from files, without network.
 
 Pages in Markdown lie beside this file. What is written elsewhere already (studies, commands, the
 names a recipe may use, notebooks, the project's own pages) is gathered by gathering.py just before.

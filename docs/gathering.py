@@ -1,5 +1,5 @@
-"""Pages of the site that are written elsewhere: studies, the project's own pages, notebooks, and the
-reference of commands and names. All go into one folder, made anew with every build.
+"""Pages of the site that are written elsewhere: studies, the project's own pages, notebooks, and
+the reference of commands and names. All go into one folder, made anew with every build.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def pages() -> dict[Path, Path]:
 
 
 def relinked(text: str, source: Path, page: Path) -> str:
-    """The text of ``source`` as it must stand at ``page``: links to files that are pages of the site
+    """The text of ``source`` as it must stand at ``page``: links to files that are pages here
     go there; to other files of the repository there is no way from the site, so their names stay.
     """
     moved = pages() | {ROOT / "README.md": DOCS / "index.md"}

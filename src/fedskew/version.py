@@ -1,3 +1,3 @@
 """The version: one place, read by the package, its records and its build."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
