@@ -11,7 +11,7 @@ from rich.table import Table
 from fedskew.advice.adviser import Advice, Choice
 from fedskew.advice.bank import BASE
 from fedskew.advice.wording import budget_text
-from fedskew.report.amounts import amount
+from fedskew.compare.amounts import amount
 
 
 def show_advice(advice: Advice, console: Console) -> None:

@@ -9,7 +9,7 @@ from fedskew.advice.bank import BASE
 from fedskew.advice.budget import Budget
 from fedskew.distance import skew_figures
 from fedskew.measure.counts import plural
-from fedskew.report.amounts import amount
+from fedskew.compare.amounts import amount
 
 KINDS = {"bytes": "bytes", "time": "seconds", "energy": "joules", "rounds": "count"}
 MEANINGS = {

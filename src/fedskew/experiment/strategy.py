@@ -23,7 +23,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from fedskew.errors import RecipeError, did_you_mean
 from fedskew.experiment.app_recipe import app_recipe, check_secure, in_app
-from fedskew.experiment.driver import Backend, drive
+from fedskew.experiment.backend import Backend
+from fedskew.experiment.driver import drive
 from fedskew.experiment.run import Run
 from fedskew.recipe import resolve, rule_of
 from fedskew.runtime.flower.app_arrays import AppArrays

@@ -47,7 +47,7 @@ def _channels_taken(model: Callable[[], nn.Module]) -> int | None:
             for layer in model().modules()
             if len(getattr(layer, "kernel_size", ()) or ()) == 2
         )
-        return next((int(layer.in_channels) for layer in convolutions), None)
+        return next((int(vars(layer)["in_channels"]) for layer in convolutions), None)
 
 
 def shards_of(
