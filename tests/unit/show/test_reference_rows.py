@@ -219,8 +219,7 @@ def test_without_a_personalised_method_they_come_only_when_asked_for(compared, t
     shutil.copytree(cell(out, "fedavg").parent, tmp_path / cell(out, "fedavg").parent.name)
     # though they are on disk
     assert "references" not in compare(tmp_path, "fedavg", "--seeds", "0")
-    runs = [path.name.split("-")[0] for path in tmp_path.iterdir() if path.is_dir()]
-    assert runs == ["fedavg"]
+    assert [path.name.split("-")[0] for path in tmp_path.glob("*/")] == ["fedavg"]
     assert "majority_class" in compare(tmp_path, "fedavg", "--seeds", "0", "--references")
     assert [e.label for e in Comparison.read(tmp_path, references=True).references] == list(ALL)
 
