@@ -37,7 +37,7 @@ from fedskew.runtime.flower import members
 from fedskew.runtime.flower.policy import KEY, OPEN, VARIABLE
 from fedskew.runtime.flower.undocumented import UNASKED
 
-START_SECONDS = 90.0
+START_SECONDS = 300.0  # only against hanging for ever: one that has died is noticed at once
 
 
 # ---------------------------------------------------------------- up
