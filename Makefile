@@ -46,8 +46,8 @@ LONGEST := $(patsubst %,tests/flower/test_flower_%.py,faults processes members s
 FLEETS := $(LONGEST) $(filter-out $(LONGEST),$(sort $(wildcard tests/flower/test_flower_*.py)))
 
 test-flower: $(FLOWER_READY) ## the Flower runtime with real SuperLinks and SuperNodes on loopback, in an environment of its own
-	@$(FLOWER)/python -m compileall -q src  # hundreds of processes import it
-	$(FLOWER)/pytest -n 3 --dist loadfile --no-loadscope-reorder --timeout=900 --durations=8 $(FLEETS) \
+	@$(FLOWER)/python -m compileall -q src  # many processes import it
+	FEDSKEW_FLWR_SECONDS=600 $(FLOWER)/pytest -n 3 --dist loadfile --no-loadscope-reorder --timeout=900 --durations=8 $(FLEETS) \
 	  tests/parity/test_server_optimisers.py src/fedskew/runtime/flower src/fedskew/experiment/fleet.py src/fedskew/deploy
 
 check: $(READY) ## formatting, lint, types, import rules

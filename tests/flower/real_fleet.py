@@ -17,6 +17,7 @@ from fedskew.deploy.app import write_app
 from fedskew.deploy.flower_cli import environment
 from fedskew.deploy.local_fleet import supernode_command
 from fedskew.deploy.processes import Started, start
+from fedskew.deploy.warm import warm_environment
 from fedskew.recipe import load, override, resolve
 
 # only against hanging for ever: a message takes 5 s on two idle cores, 40 s when ten others want
@@ -113,5 +114,5 @@ def extra_node(fleet: local_fleet.Fleet, client: int, folder: Path) -> Started:
         name,
         supernode_command(fleet, client, 8, None),
         folder / f"{name}.log",
-        environment(folder / name),
+        warm_environment(fleet.folder / "warm", environment(folder / name)),
     )

@@ -112,7 +112,7 @@ def _plain(text: str) -> str:
     return " ".join(re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", text).split())[-300:]
 
 
-def check_reachable(address: str, authority: Path | None, seconds: float = 5.0) -> None:
+def check_reachable(address: str, authority: Path | None, seconds: float = 20.0) -> None:
     """Whether somebody answers at this address and, with a certificate, proves to be who it
     says.
     """

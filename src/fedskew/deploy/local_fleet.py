@@ -37,7 +37,7 @@ from fedskew.runtime.flower import members
 from fedskew.runtime.flower.policy import KEY, OPEN, VARIABLE
 from fedskew.runtime.flower.undocumented import UNASKED
 
-START_SECONDS = 90.0
+START_SECONDS = 300.0  # only against hanging for ever: one that has died is noticed at once
 
 
 # ---------------------------------------------------------------- up
@@ -184,6 +184,7 @@ def _start(fleet: Fleet, name: str, command: Sequence[str]) -> Fleet:
     env = environment(private_folder(fleet.folder / "flwr" / name))
     if fleet.simulated:
         env[VARIABLE] = OPEN  # virtual nodes have no configuration of their own
+        env.setdefault("RAY_worker_niceness", "0")  # else they starve where anything else runs
     if fleet.tls:
         env[members.VARIABLE] = str(fleet.members)  # for the ServerApp
     if name.startswith("node-") and any(p.name == "warm" for p in fleet.processes):
