@@ -6,10 +6,11 @@ import warnings
 from importlib.util import find_spec
 
 # no tests of their own
-HELPERS = ("fake_grid", "real_fleet", "fuzz", "poison")
+HELPERS = ("fake_grid", "real_fleet", "fuzz", "poison", "digits_app", "numpy_app/*")
 collect_ignore_glob = [f"tests/flower/{name}.py" for name in HELPERS]
 if find_spec("flwr") is None:
     collect_ignore_glob += ["src/fedskew/runtime/flower/*", "src/fedskew/experiment/fleet.py"]
+    collect_ignore_glob += ["src/fedskew/experiment/strategy.py"]
 else:
     # its typer uses a name that click will drop, and here warnings are errors
     with warnings.catch_warnings():
