@@ -6,7 +6,10 @@ import warnings
 from importlib.util import find_spec
 
 # no tests of their own
-HELPERS = ("fake_grid", "real_fleet", "fuzz", "poison", "digits_app", "command_lines")
+HELPERS = (
+    *("fake_grid", "real_fleet", "fuzz", "poison", "command_lines"),
+    *("digits_app", "numpy_app/*"),
+)
 collect_ignore_glob = [f"tests/flower/{name}.py" for name in HELPERS]
 if find_spec("flwr") is None:
     collect_ignore_glob += ["src/fedskew/runtime/flower/*", "src/fedskew/experiment/fleet*.py"]

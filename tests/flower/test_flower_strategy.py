@@ -24,9 +24,12 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 from flwr.serverapp.strategy import FedAvg, Result
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
+from real_fleet import wait_for
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import fedskew
+from fedskew.deploy import local_fleet
+from fedskew.deploy.flower_cli import CONNECTION, call
 from fedskew.errors import RecipeError, RoundFailed, RunError
 from fedskew.flower import Strategy, disclose
 from fedskew.recipe import shipped_recipes
@@ -773,3 +776,20 @@ def test_on_flowers_simulation_engine(tmp_path):
     assert [len(round) for round in found["chains"]] == [3, 3]
     assert found["sizes"]
     assert found["central"] == [0, 1, 2]
+
+
+def test_on_real_supernodes(tmp_path):
+    """A SuperLink and two SuperNodes on loopback, an app without torch."""
+    out = tmp_path / "found.json"
+    fleet = local_fleet.up(tmp_path / "home", 2)
+    try:
+        app = str(ROOT / "tests" / "flower" / "numpy_app")
+        call(fleet.flower_home, "run", app, CONNECTION, "--run-config", f'out="{out}"')
+        wait_for(out.is_file)
+    finally:
+        local_fleet.down(tmp_path / "home")
+    found = json.loads(out.read_text())
+    assert [sorted(round) for round in found["chains"]] == [[[0], [1]]] * 2
+    assert found["examples"] == [40, 41]
+    assert found["messages"] == 2 * (1 + 2 * 2)  # labels once, then training and a test a round
+    assert found["accuracy"]["2"] > found["accuracy"]["1"] > 0.5

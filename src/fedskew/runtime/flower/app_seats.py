@@ -80,7 +80,7 @@ class Seats:
             self._greet()
             if len(self.present) >= needed and not self._worth_waiting:
                 return
-            self._check_hopeless(needed)
+            self._check_hopeless()
             if time.monotonic() - said > 10:
                 said = time.monotonic()
                 self.say(f"waiting for clients: {len(self.present)} are there, {needed} needed")
@@ -170,15 +170,17 @@ class Seats:
         gone = [client for client in range(self.clients) if client not in there]
         return next(iter(free + gone), None)
 
-    def _check_hopeless(self, needed: int) -> None:
-        """Everybody has answered, and too few of them usefully: waiting would not help."""
-        refused = {n: why for n, why in self.registry.refused.items() if n in self.registry.online}
-        waiting = self._greetings.under_way or len(self.registry.online) < needed
-        if self.signal is None or waiting or not refused:
+    def _check_hopeless(self) -> None:
+        """Everybody has answered and nobody usefully: waiting would not help. As long as somebody
+        is there, those refused are asked again.
+        """
+        online = self.registry.online
+        refused = [(n, why) for n, why in self.registry.refused.items() if n in online]
+        if self.signal is None or self.present or len(refused) < max(1, len(online)):
             return
-        reasons = "; ".join(f"node {node}: {why}" for node, why in list(refused.items())[:3])
-        what = f"{len(refused)} of {len(self.registry.online)} nodes do not say what the rule needs"
-        raise RunError(f"signal {self.signal['use']}", f"{what} ({reasons})", ADD)
+        reasons = "; ".join(f"node {node}: {why}" for node, why in refused[:3])
+        what = f"none of {len(refused)} nodes says what the rule needs ({reasons})"
+        raise RunError(f"signal {self.signal['use']}", what, ADD)
 
     def check_any_counts(self) -> None:
         """A recipe that needs label counts cannot begin without any."""
