@@ -4,6 +4,7 @@
 ``local``        a recipe on this machine: ``run``
 ``fleet``        a recipe on a Flower fleet: ``serve`` and ``client_app``
 ``world``        a recipe's examples, dealt out to clients, and its model
+``device``       a model's passes on a graphics processor
 ``own_split``    a split of the user's own
 ``run``          one run, finished or not, as it was played or as it lies on disk
 ``plausible``    whether a run read from a folder hangs together
