@@ -10,6 +10,7 @@
 ``strategy``      a recipe in a Flower app of somebody's own: ``fedskew.flower.Strategy``
 ``app_recipe``    which recipes can be played there
 ``world``         a recipe's examples, dealt out to clients, and its model
+``device``        a model's passes on a graphics processor
 ``own_split``     a split of the user's own
 ``run``           one run, finished or not, as it was played or as it lies on disk
 ``plausible``     whether a run read from a folder hangs together

@@ -15,6 +15,7 @@ import numpy as np
 from fedskew.accounting.energy import meter_for
 from fedskew.errors import RecipeError, RunError
 from fedskew.experiment.backend import Backend
+from fedskew.experiment.device import check_device, on_device
 from fedskew.experiment.driver import OnRound, drive
 from fedskew.experiment.notebook import NotebookBar, both, in_notebook
 from fedskew.experiment.own_split import own_split
@@ -174,6 +175,7 @@ def run_resolved(
     """:func:`run` for a recipe that :func:`fedskew.recipe.resolve` has already checked."""
     if out is None or not (Path(out) / RESULT).is_file():
         _check_torch()  # before anything is written
+        check_device(recipe["run"].get("device", "cpu"))
     return drive(
         recipe,
         seed,
@@ -196,7 +198,7 @@ def _local_backend(
     dataset = dataset_of(recipe, data, model)
     shards = shards_of(recipe, dataset, seed, clients)
     labels = labels_of(shards)
-    factory = model or factory_of(recipe, dataset)
+    factory = on_device(model or factory_of(recipe, dataset), recipe["run"].get("device", "cpu"))
     population = population_of(recipe, shards.train.sizes, seed)
     meter = meter_for(recipe["run"]["energy"])
     if meter is not None:

@@ -22,7 +22,7 @@ from fedskew.errors import FedskewError, RunError, plain_warnings
 from fedskew.experiment.local import run_resolved
 from fedskew.experiment.references import with_references
 from fedskew.runtime.local.process import ONE_THREAD, end_with_parent
-from fedskew.runtime.local.tasks import first_line
+from fedskew.runtime.local.tasks import can_share, first_line
 from fedskew.types import RoundRecord
 
 Send = Callable[[str, Any], None]  # ("round", a RoundRecord) or ("row", a reference row's name)
@@ -116,6 +116,8 @@ def run_all(
     on_end: OnEnd | None = None,
 ) -> list[Outcome]:
     """Run every job, ``cores`` at a time. A job that fails does not stop the others."""
+    if not can_share():
+        return _one_by_one(jobs, on_round, on_row, on_end)
     outcomes: dict[int, Outcome] = {}
     waiting = list(range(len(jobs)))
     children = [_Child() for _ in range(min(cores, len(jobs)))]
@@ -142,6 +144,26 @@ def run_all(
         for child in children:
             child.close()
     return [outcomes[i] for i in range(len(jobs))]
+
+
+def _one_by_one(
+    jobs: Sequence[Work], on_round: Progress | None, on_row: OnRow | None, on_end: OnEnd | None
+) -> list[Outcome]:
+    """In this process, where a child cannot be handed anything."""
+    outcomes = []
+    for number, job in enumerate(jobs):
+
+        def send(kind: str, content: Any, number: int = number) -> None:
+            hear = on_round if kind == "round" else on_row
+            if hear is not None:
+                hear(number, content)
+
+        kind, content = _played(job, send)
+        outcome = Outcome(job, content) if kind == "done" else Outcome(job, None, content)
+        outcomes.append(outcome)
+        if on_end is not None:
+            on_end(number, outcome)
+    return outcomes
 
 
 def _listen(
@@ -174,12 +196,17 @@ def _listen(
 def _serve(pipe: Connection) -> None:
     while True:
         job: Work = pipe.recv()
-        try:
-            pipe.send(("done", job.play(lambda kind, content: pipe.send((kind, content)))))
-        except FedskewError as error:
-            pipe.send(("error", str(error)))
-        except Exception as error:  # somebody's rule or model: the other runs go on
-            pipe.send(("error", f"{job.out}: {first_line(error)}"))
+        pipe.send(_played(job, lambda kind, content: pipe.send((kind, content))))
+
+
+def _played(job: Work, send: Send) -> tuple[str, Any]:
+    """("done", the job's summary), or ("error", why there is none)."""
+    try:
+        return "done", job.play(send)
+    except FedskewError as error:
+        return "error", str(error)
+    except Exception as error:  # somebody's rule or model: the other runs go on
+        return "error", f"{job.out}: {first_line(error)}"
 
 
 def main() -> None:

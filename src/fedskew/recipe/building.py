@@ -18,7 +18,11 @@ from fedskew.types import LocalJob, SecondActRule
 
 RULE_STAGES = ("selection", "procedure", "aggregation")
 GUARDS = options_of(Guard)
-NOT_THE_LOOPS = ("checkpoint_seconds", "energy")  # [run] options that concern only the driver
+NOT_THE_LOOPS = (
+    "checkpoint_seconds",
+    "energy",
+    "device",
+)  # [run] options that concern only the driver
 # [local] options that the loop sees to
 NOT_THE_CLIENTS = ("lr_decay", "schedule", "step_every", "step_factor", "bn")
 # Options that older recipes did not have to say: with these values they decide nothing.
@@ -116,7 +120,7 @@ def fingerprint(resolved: Mapping[str, Any]) -> str:
     content["run"] = {
         key: value
         for key, value in resolved["run"].items()
-        if key not in ("checkpoint_seconds", "min_ok")
+        if key not in ("checkpoint_seconds", "min_ok") and (key, value) != ("device", "cpu")
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=list).encode()).hexdigest()[
         :12

@@ -103,6 +103,8 @@ class RunOptions:
     checkpoint_seconds: float = 2.0
     # measured: clients train alone, one at a time
     energy: Literal["modelled", "measured", "codecarbon"] = "modelled"
+    # where models are passed through; never measured by us on anything but cpu
+    device: Literal["cpu", "cuda", "mps"] = "cpu"
 
 
 PLAIN_TABLES: dict[str, type] = {

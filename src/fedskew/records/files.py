@@ -7,9 +7,9 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -115,3 +115,18 @@ def no_none(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {k: no_none(v) for k, v in value.items() if v is not None}
     return [no_none(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def lock_alone(file: IO[str]) -> None:
+    """Hold a file alone until it is closed; OSError if another process does. Where the system
+    offers no locks, nobody is kept out.
+    """
+    with suppress(ImportError):
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    with suppress(ImportError):
+        import msvcrt  # Windows
+
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]

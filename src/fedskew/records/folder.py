@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import platform
 import subprocess
@@ -17,7 +16,14 @@ import tomli_w
 from fedskew.errors import RunFolderError
 from fedskew.recipe import fingerprint
 from fedskew.records.checkpoints import PREVIOUS, newest_state, write_checkpoint
-from fedskew.records.files import disk_errors, no_none, read_json, write_atomically, write_sealed
+from fedskew.records.files import (
+    disk_errors,
+    lock_alone,
+    no_none,
+    read_json,
+    write_atomically,
+    write_sealed,
+)
 from fedskew.records.labels import LABELS, Labels, labels_bytes, read_labels
 from fedskew.records.reading import (
     CHECKSUMS,
@@ -102,7 +108,7 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = open(path / ".lock", "w")  # noqa: SIM115 (held until close)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_alone(self._lock)
         except OSError:
             self._lock.close()
             raise RunFolderError(

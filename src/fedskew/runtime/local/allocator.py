@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 
 
 def tune_allocator() -> None:
@@ -12,7 +13,7 @@ def tune_allocator() -> None:
     Otherwise every block above 128 kB is mapped and zeroed by the kernel anew: 335-656 page faults
     a step on a small CNN.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is not None:
         mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD: its largest legal value
         mallopt(-1, 512 << 20)  # M_TRIM_THRESHOLD

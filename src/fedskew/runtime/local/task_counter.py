@@ -8,7 +8,6 @@ for the parent process, and the parent does not wake up on a core on which a cli
 
 from __future__ import annotations
 
-import fcntl
 import os
 from typing import IO
 
@@ -55,6 +54,8 @@ class Board:
         """The next of a list of this many tasks, or NOTHING. The kernel frees the lock of a
         worker that dies with it.
         """
+        import fcntl  # where there is none, everything is trained in one process
+
         # of the process, not of the open file: the workers inherited one open file
         fcntl.lockf(self._file, fcntl.LOCK_EX)
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Protocol
 
 import numpy as np
@@ -112,10 +113,22 @@ def reply_of(params: Params, trained: Trained) -> Reply:
 
 
 def most_workers() -> int:
-    """More processes than this only get in each other's way: 4 a core, and 16 anyway."""
-    return max(16, 4 * usable_cores())
+    """More processes than this only get in each other's way: 4 a core, and 16 anyway; one where
+    processes cannot share anything.
+    """
+    return max(16, 4 * usable_cores()) if can_share() else 1
+
+
+def can_share() -> bool:
+    """Whether processes here can share memory and hand on open files: on Linux. Elsewhere
+    everything is trained in one process.
+    """
+    wanted = ("memfd_create", "posix_fallocate")
+    return find_spec("fcntl") is not None and all(hasattr(os, name) for name in wanted)
 
 
 def usable_cores() -> int:
-    """Cores this process may run on."""
+    """Cores this process may run on, as far as it can make use of them."""
+    if not can_share():
+        return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
