@@ -7,9 +7,9 @@ import math
 from fedskew.advice.adviser import Advice, Choice, gain_is_certain
 from fedskew.advice.bank import BASE
 from fedskew.advice.budget import Budget
+from fedskew.compare.amounts import amount
 from fedskew.distance import skew_figures
 from fedskew.measure.counts import plural
-from fedskew.compare.amounts import amount
 
 KINDS = {"bytes": "bytes", "time": "seconds", "energy": "joules", "rounds": "count"}
 MEANINGS = {
