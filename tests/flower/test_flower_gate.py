@@ -115,7 +115,7 @@ def test_a_server_cannot_slip_an_app_past_the_list(status, headers, tmp_path):
     papers = prepare(tmp_path, "hospital")
     content = GetFabResponse(fab=Fab(content=b"evil")).SerializeToString()
     behind = Behind(approved_only(papers.policy), content=content, status=status, headers=headers)
-    for path in sorted(ROUTES):
+    for path in sorted(NODE_CALLS):
         reply = behind.post(path)
         assert reply.status_code in (403, 502), (path, status)
         assert b"evil" not in reply.content
@@ -124,13 +124,13 @@ def test_a_server_cannot_slip_an_app_past_the_list(status, headers, tmp_path):
 
 def test_errors_of_the_server_are_passed_back():
     for status in (400, 401, 403, 404, 500, 503):
-        reply = Behind(status=status, content=b"why").post(PREFIX + "get-fab")
+        reply = Behind(status=status, content=b"why").post(FLEET_API + "get-fab")
         assert (reply.status_code, reply.content) == (status, b"why")
 
 
 def test_nothing_packed_is_asked_for():
     behind = Behind()
-    behind.post(PREFIX + "get-run", **{"accept-encoding": "gzip, br"})
+    behind.post(FLEET_API + "get-run", **{"accept-encoding": "gzip, br"})
     assert behind.arrived[0].headers["accept-encoding"] == "identity"
 
 
