@@ -59,8 +59,8 @@ def test_status_says_how_far_the_run_is(heard):
 
 
 def test_whoever_follows_a_stopped_run_is_told(heard):
-    assert f"Flower run {heard.run_id}" in heard.words["stopped"]
-    assert "--resume goes on" in heard.words["stopped"]
+    why = "was stopped. Finished rounds are on disk: --resume goes on"
+    assert f"Flower run {heard.run_id}: {why}" in " ".join(heard.words["stopped"].split())
 
 
 def test_a_stopped_run_has_ended(heard):

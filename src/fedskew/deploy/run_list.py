@@ -65,5 +65,21 @@ def is_going(run: Mapping[str, Any]) -> bool:
     return not str(run["status"]).startswith("finished")
 
 
+def why_ended(run: Mapping[str, Any]) -> str:
+    """Why a run has not come to its end.
+
+    >>> why_ended({"status": "finished:stopped", "status-details": "N/A"})
+    'was stopped'
+    >>> why_ended({"status": "finished:failed", "status-details": "N/A"})
+    'finished:failed'
+    >>> why_ended({"status": "finished:failed", "status-details": "the disk is full"})
+    'the disk is full'
+    """
+    details = str(run.get("status-details") or "N/A")
+    if details == "N/A":
+        return "was stopped" if run["status"] == "finished:stopped" else str(run["status"])
+    return details.removeprefix("ServerApp failed with exception: ")
+
+
 def _numbers(runs: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(str(run["run-id"]) for run in runs)

@@ -24,7 +24,7 @@ from fedskew.deploy.flower_cli import (
 )
 from fedskew.deploy.keys import private_folder
 from fedskew.deploy.processes import log_end
-from fedskew.deploy.run_list import chosen_run, is_going, note_run
+from fedskew.deploy.run_list import chosen_run, is_going, note_run, why_ended
 from fedskew.errors import RecipeError, RunError
 
 
@@ -89,10 +89,8 @@ def run(
     say(f"Flower run {run_id}")
     final = _follow(fleet, run_id)
     if final["status"] != "finished:completed":
-        why = str(final.get("status-details") or final["status"]).removeprefix(
-            "ServerApp failed with exception: "
-        )
-        raise RunError(f"Flower run {run_id}", why, "Finished rounds are on disk: --resume goes on")
+        remedy = "Finished rounds are on disk: --resume goes on"
+        raise RunError(f"Flower run {run_id}", why_ended(final), remedy)
     report(target, final, simulated=fleet.simulated > 0)
 
 
