@@ -758,6 +758,7 @@ def test_on_flowers_simulation_engine(tmp_path):
     script = tmp_path / "simulate.py"
     script.write_text(SIMULATED)
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "HOME": str(tmp_path)}
+    quiet["RAY_worker_niceness"] = "0"  # else workers hardly start while others use the cores
     done = subprocess.run(
         [sys.executable, str(script)],
         env={
