@@ -200,7 +200,7 @@ def _check_possible(recipe: Mapping[str, Any]) -> None:
     """Refuse what cannot be had on a fleet."""
     if recipe["run"].get("device", "cpu") != "cpu":
         what = f"'{recipe['run']['device']}' is not for a fleet: clients train where they are"
-        raise RunError("run.device", what, "Set run.device = 'cpu'")
+        raise RecipeError("run.device", what, "Set run.device = 'cpu'")
     if recipe["run"]["energy"] != "modelled":
         raise RecipeError(
             "run.energy",
