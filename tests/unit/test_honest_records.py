@@ -169,7 +169,7 @@ def test_too_many_workers_are_capped_in_python():
         {"settings": {"local.lr": object()}},
         {"data": (X, Y, X)}, {"data": (X,)}, {"data": X}, {"data": 3}, {"data": "mnist"},
         {"data": (X, Y, X, Y, X)}, {"data": (X, Y[:5])}, {"data": (X, None)}, {"data": ()},
-        {"data": (["a"], ["b"])}, {"data": {"x": X, "y": Y}},
+        {"data": (["a"], ["b"])}, {"data": {"x": X, "z": Y}},
     ],
     ids=lambda wrong: next(iter(wrong)),
 )  # fmt: skip

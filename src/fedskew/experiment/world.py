@@ -42,12 +42,14 @@ def _channels_taken(model: Callable[[], nn.Module]) -> int | None:
     no such layer.
     """
     with foreign_file(RecipeError, "model", "Give a function that returns a torch.nn.Module"):
-        convolutions = (
-            layer
-            for layer in model().modules()
-            if len(getattr(layer, "kernel_size", ()) or ()) == 2
-        )
-        return next((int(vars(layer)["in_channels"]) for layer in convolutions), None)
+        return next(filter(None, map(_channels_of, model().modules())), None)
+
+
+def _channels_of(layer: Any) -> int | None:
+    """The channels of the images that this layer takes, if it is a convolution of images."""
+    size = getattr(layer, "kernel_size", None)
+    is_flat = isinstance(size, tuple) and len(size) == 2 and hasattr(layer, "in_channels")
+    return int(layer.in_channels) if is_flat else None
 
 
 def shards_of(

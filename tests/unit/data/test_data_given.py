@@ -217,7 +217,10 @@ def convolution(channels, rows, columns):
     """A model that fails unless it is given (channels, rows, columns)."""
     layers = torch.nn
     return lambda: layers.Sequential(
-        layers.Conv2d(channels, 2, (rows, columns)), layers.Flatten(), layers.Linear(2, 2)
+        layers.MaxPool2d(1),
+        layers.Conv2d(channels, 2, (rows, columns)),
+        layers.Flatten(),
+        layers.Linear(2, 2),
     )
 
 
