@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("flwr", reason="Flower is not installed: make test-flower has it")
 from fedskew.errors import RecipeError
-from fedskew.experiment.fleet import _check_possible
+from fedskew.experiment.fleet_server import _check_possible
 from fedskew.recipe import load, override, resolve
 
 
