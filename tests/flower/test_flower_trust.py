@@ -62,7 +62,8 @@ def test_a_run_configuration_reads_no_file_outside_the_app(name, tmp_path):
 def test_a_message_names_no_code(mark):
     grid = FakeGrid({"recipe": "fedavg", "set": "data.clients=4", "seed": 3})
     grid.join(0)
-    hello = exchange(grid, [Letter(1000, "query.hello", Note("hello"))], deadline_seconds=0.01)[0]
+    asked = Letter(1000, "query.hello", Note("hello", {"model": True}))
+    hello = exchange(grid, [asked], deadline_seconds=0.01)[0]
     for use, works in (("evil_module:f", False), ("fedrs", True)):
         values = {"job": {**asdict(LocalJob()), "objective": use}, "seed": "1", "round": 1}
         arrays = {"model": np.zeros(2410, np.float32)}
