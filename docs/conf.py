@@ -64,5 +64,6 @@ def _relink(app: Any, name: str, content: list[str]) -> None:
 
 
 def _filled(place: re.Match[str]) -> str:
-    """A line of a table of contents, if there are pages for it."""
-    return place[0] if [*HERE.glob(f"{place[1]}.md")] else ""
+    """A pattern in a table of contents, if there are pages for it that are not listed by name."""
+    found = [path.relative_to(HERE).with_suffix("") for path in HERE.glob(f"{place[1]}.md")]
+    return place[0] if any(f"\n{page}\n" not in place.string for page in found) else ""
