@@ -270,7 +270,7 @@ def test_certificates_are_kept_as_long_as_they_fit(tmp_path):
 
 def test_restart_knows_its_fleet(fleet):
     with pytest.raises(
-        RunError, match=r"is no part of this fleet\. It has: superlink, gate, node-0, node-1"
+        RunError, match=r"is no part of this fleet\. It has: superlink, gate, warm, node-0, node-1"
     ):
         local_fleet.restart(fleet, "node-7")
     with pytest.raises(RunError, match="is running"):
