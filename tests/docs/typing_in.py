@@ -60,7 +60,7 @@ def parse(arguments: list[str]) -> None:
     """Read a command line as the program would, without doing anything."""
     command: Any = get_command(app)
     context = command.make_context("fedskew", list(arguments))
-    while hasattr(command, "commands"):
+    while hasattr(command := context.command, "commands"):  # a late command is another by now
         rest = [*getattr(context, "_protected_args", []), *context.args]
         name, command, rest = command.resolve_command(context, rest)
         assert command is not None, f"fedskew {' '.join(arguments)}: unknown"

@@ -13,12 +13,10 @@ from fedskew.cli.main import app
 def check_parses(words: Sequence[str]) -> None:
     """As the command line would, without doing anything."""
     command: click.Command = typer.main.get_command(app)
-    rest = list(words)
-    assert rest.pop(0) == "fedskew"
-    context = None
-    while isinstance(command, click.Group):
-        context = click.Context(command, parent=context, info_name=command.name)
+    assert words[0] == "fedskew"
+    context = command.make_context("fedskew", list(words[1:]))
+    while isinstance(command := context.command, click.Group):  # a late command is another by now
+        rest = [*getattr(context, "_protected_args", []), *context.args]
         name, found, rest = command.resolve_command(context, rest)
         assert found is not None, name
-        command = found
-    command.make_context(command.name, rest, parent=context)
+        context = found.make_context(name, rest, parent=context)

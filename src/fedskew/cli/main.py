@@ -40,7 +40,7 @@ COMMANDS = {  # name -> where it is, one line
     ),
     "advise": (
         "fedskew.cli.advise:advise",
-        "Say which method to switch on for a federation, what it gives and what it costs.",
+        "Say what to switch on: methods ranked by what they should reach within a budget.",
     ),
     "list": ("fedskew.cli.entries:list_", "What recipes are made of: stages, entries, options."),
     "data": ("fedskew.cli.datasets:app", "Datasets: what there is, fetch one, look at one."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from fedskew import data as datasets
 from fedskew import models
 from fedskew.accounting.devices import Devices, draw_population
 from fedskew.data import Dataset, Shards, build_shards, from_given
-from fedskew.errors import RecipeError, foreign_file
+from fedskew.errors import RecipeError
 from fedskew.experiment.own_split import own_split
 from fedskew.recipe import find
 from fedskew.records import Labels
@@ -39,10 +40,11 @@ def dataset_of(
 
 def _channels_taken(model: Callable[[], nn.Module]) -> int | None:
     """How many channels the first convolution of images in the user's model takes; None: there is
-    no such layer.
+    no such layer, or no such model, which the runtime says.
     """
-    with foreign_file(RecipeError, "model", "Give a function that returns a torch.nn.Module"):
+    with suppress(Exception):
         return next(filter(None, map(_channels_of, model().modules())), None)
+    return None
 
 
 def _channels_of(layer: Any) -> int | None:
