@@ -90,7 +90,7 @@ def shop(tmp_path, monkeypatch):
     (tmp_path / "test_room.py").write_text(
         "import room\n\ndef test():\n    assert room.f(7) == 5\n"
     )
-    monkeypatch.setattr(mutant_shop, "CPU_SECONDS", 2)
+    monkeypatch.setattr(mutant_shop, "CPU_SECONDS", 6)  # pytest itself takes 1 to 3
     return tmp_path
 
 
