@@ -221,7 +221,8 @@ def poisoned(rng: Random, question: Message, client: Client) -> Message | None:
 def bad_head(rng: Random, content: RecordDict) -> None:
     """Something that is not ours, or not for this question."""
     head = content["fedskew"]
-    name = pick(rng, ["format", "kind", "layout", "values", "head"])
+    marked = ["layout"] if head["layout"] else []  # what holds no model has no mark, and needs none
+    name = pick(rng, ["format", "kind", "values", "head", *marked])
     if name == "head":
         del content["fedskew"]
         if rng.random() < 0.5:

@@ -32,6 +32,7 @@ from fedskew.deploy.keys import keep_or_make_certificates, make_node_key, privat
 from fedskew.deploy.membership import register
 from fedskew.deploy.processes import last_lines, reap, start, stop
 from fedskew.deploy.warm import CAN_WARM, warm_environment
+from fedskew.deploy.warm_call import SOCKET
 from fedskew.errors import RunError, RunFolderError
 from fedskew.runtime.flower import members
 from fedskew.runtime.flower.policy import KEY, OPEN, VARIABLE
@@ -250,5 +251,6 @@ def down(home: Path) -> list[str]:
     stopped: list[str] = []
     for step in range(3):
         stopped += stop([p for p in fleet.processes if order.get(p.name, 0) == step])
+    (_warm_folder(fleet) / SOCKET).unlink(missing_ok=True)  # a folder with a socket is not copied
     os.unlink(fleet.folder / SHEET)
     return stopped

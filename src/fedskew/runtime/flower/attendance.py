@@ -111,11 +111,12 @@ class Attendance:
 
     def heard(self, letter: Letter, outcome: Outcome) -> None:
         """How a message ended, hellos or any other. A hello is light, so that a node has another
-        model shows when it is sent one: then it is left out until it builds the right one.
+        model shows when it is sent one: then it is left out until it builds the right one. That is
+        for the node to say; a reply that is marked wrongly costs no more than itself.
         """
         self._registry.heard(letter.node, failed=outcome.lost)
         self._tally.count_reply(outcome)
-        if outcome.note is None and OTHER_MODEL in outcome.why:
+        if outcome.note is None and f"the message {OTHER_MODEL}" in outcome.why:
             self._doubted.add(letter.node)
             self._refuse(letter.node, OTHER_MODEL_BUILT)
 
