@@ -11,6 +11,7 @@ from fedskew.experiment.backend import Backend, Session
 from fedskew.experiment.run import Run
 from fedskew.loop.finishing import stage_of
 from fedskew.loop.method import Setting
+from fedskew.loop.serving import served
 from fedskew.loop.training import score_clients
 from fedskew.loop.trust.book import open_book
 from fedskew.records import PENDING
@@ -57,11 +58,11 @@ def _close(
         folder=None if folder is None else folder.path,
         facts=facts,
         labels=session.keep_labels(),
-        final_model=(state.models, layout),
+        final_model=(served(state), layout),
         frozen=setting.runtime.frozen(),
     )
     if folder is not None:
-        folder.finish(state.models, layout, columns, {**run.summary(), **more}, run.frozen)
+        folder.finish(served(state), layout, columns, {**run.summary(), **more}, run.frozen)
     return run
 
 
@@ -88,7 +89,7 @@ def score_columns(setting: Setting, state: State, backend: Backend) -> dict[str,
     it was not.
     """
     size = len(state.loss)
-    order = ScoreOrder(range(size), state.models, _home(state), "test")
+    order = ScoreOrder(range(size), served(state), _home(state), "test")
     scores = score_clients(setting, state, order)
     missing = backend.unscored().reasons
     columns: dict[str, list[Any]] = {

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedskew.accounting.fairness import weighted_mean
 from fedskew.loop.method import Method, Setting
+from fedskew.loop.serving import served
 from fedskew.loop.slots import rehome
 from fedskew.loop.training import score_clients
 from fedskew.types import ScoreOrder, State
@@ -40,15 +41,17 @@ def evaluate(setting: Setting, state: State) -> tuple[State, Evaluation]:
     of_clients = one_by_one(method, state.round)
     if not everywhere and not of_clients:
         return state, Evaluation()
-    state = rehome(setting, state)
+    models = served(state)
+    home = rehome(setting, replace(state, models=models)).home
+    state = replace(state, home=home)
     quality = Evaluation()
     if one and everywhere:
-        central = setting.runtime.evaluate(state.models)
+        central = setting.runtime.evaluate(models)
         quality = Evaluation(float(central.accuracy[0]), float(central.loss[0]))
     if of_clients or not one:
         clients = range(setting.description.population.size)
-        home = np.zeros(len(clients), np.int64) if state.home is None else state.home
-        scores = score_clients(setting, state, ScoreOrder(clients, state.models, home, "test"))
+        home = np.zeros(len(clients), np.int64) if home is None else home
+        scores = score_clients(setting, state, ScoreOrder(clients, models, home, "test"))
         accuracy = weighted_mean(scores.accuracy, scores.num_examples)
         loss = weighted_mean(scores.loss, scores.num_examples)
         quality = replace(quality, client_accuracy=accuracy, client_loss=loss)

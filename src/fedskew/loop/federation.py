@@ -29,6 +29,7 @@ from fedskew.loop.late_clients import admit
 from fedskew.loop.measuring import measure
 from fedskew.loop.merging import merge_slots
 from fedskew.loop.method import Method, Named, Setting, Stage, named
+from fedskew.loop.serving import with_served
 from fedskew.loop.slots import after_round, begin_models, with_slots
 from fedskew.loop.training import Runner, train_plan
 from fedskew.loop.trust.rounds import inspect, invite
@@ -125,6 +126,7 @@ def play_round(setting: Setting, state: State) -> tuple[State, RoundRecord]:
     )
     if setting.method.bn == "local":
         memory["bn"] = _statistics(memory.get("bn"), runners)
+    memory = with_served(memory, models, t, setting.method.served_rounds)
     state, quality = evaluate(setting, _remember(setting, state, home, models, runners, memory))
 
     transfers = joining.transfers + choice.transfers + order.transfers

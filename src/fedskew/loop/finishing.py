@@ -16,6 +16,7 @@ from fedskew.errors import RecipeError
 from fedskew.loop.costs import delivery_cost, feature_cost
 from fedskew.loop.evaluation import evaluate
 from fedskew.loop.method import Method, Setting, named
+from fedskew.loop.serving import served, without_served
 from fedskew.procedure import PROCEDURES
 from fedskew.streams import stream
 from fedskew.types import (
@@ -60,15 +61,17 @@ def calibrate(setting: Setting, state: State, rule: CalibrationRule) -> Played:
     weight, bias = _head(setting)
     there = setting.runtime.available(t) & (description.population.num_examples > 0)
     clients = np.flatnonzero(there)
-    moments = gathered(setting, clients, state.models[0])
-    model = state.models[0].copy()
+    moments = gathered(setting, clients, served(state)[0])
+    model = served(state)[0].copy()
     first = model[weight.offset : weight.stop].reshape(weight.shape).astype(np.float64)
     rng = stream(setting.seed, "finish")
     fitted = rule.calibrate(moments, first, model[bias.offset : bias.stop].astype(np.float64), rng)
     model[weight.offset : weight.stop] = fitted[0].ravel()
     model[bias.offset : bias.stop] = fitted[1]
     last = replace(setting, method=replace(setting.method, rounds=t))  # it is looked at
-    state, quality = evaluate(last, replace(state, models=model[None], round=t))
+    memory = without_served(state.memory)
+    state = replace(state, models=model[None], round=t, memory=memory)
+    state, quality = evaluate(last, state)
     size = moment_bytes(*weight.shape)
     record = RoundRecord(
         round=t,
@@ -134,9 +137,9 @@ def second_act(setting: Setting, state: State, play_round: PlayRound) -> Iterato
 
 def _begun(setting: Setting, state: State) -> State:
     """The first act's models are kept as bodies; what rules remember of it is not."""
-    second = _second_setting(setting, state.models)
+    second = _second_setting(setting, served(state))
     holds = np.zeros(len(state.loss), np.bool_)
-    kept = {"bodies": np.array(state.models), "holds": holds}
+    kept = {"bodies": np.array(served(state)), "holds": holds}
     return replace(state, models=second.initial[None], home=None, memory={"finish": kept})
 
 

@@ -82,6 +82,8 @@ class Method:
     evaluate_every: int = 1  # rounds; 0 = only before the first and after the last
     # rounds; one global model at every client; 0 = never (clients are tested at the very end)
     evaluate_clients_every: int = 0
+    # what is tested and saved: a running mean over about so many last rounds; 1 = the last model
+    served_rounds: int = 1
     min_ok: int = 1  # fewer usable replies than this end the run
     # charge a second download to clients that hold the model already, as some papers do
     resend: bool = False

@@ -31,6 +31,7 @@ SAID_LATER: dict[str, Table] = {
     "model": {"head": "trained"},
     "local": {"schedule": "constant", "step_every": 0, "step_factor": 0.1},
     "aggregation": asdict(Guard()),
+    "run": {"device": "cpu", "served_rounds": 1},
 }
 
 
@@ -119,8 +120,8 @@ def fingerprint(resolved: Mapping[str, Any]) -> str:
         }
     content["run"] = {
         key: value
-        for key, value in resolved["run"].items()
-        if key not in ("checkpoint_seconds", "min_ok") and (key, value) != ("device", "cpu")
+        for key, value in content["run"].items()
+        if key not in ("checkpoint_seconds", "min_ok")
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=list).encode()).hexdigest()[
         :12

@@ -96,6 +96,8 @@ class RunOptions:
     evaluate_every: int = 1
     # the global model on every client's own test set; 0 = only after the last round
     evaluate_clients_every: int = 0
+    # what is tested and saved: a running mean over about so many last rounds; 1 = the last model
+    served_rounds: int = 1
     min_ok: int = 1
     # charge a second download to clients that hold the model already, as some papers do
     resend: bool = False
@@ -142,6 +144,7 @@ LIMITS: dict[str, tuple[float, float]] = {  # option -> smallest and largest leg
     "run.clients_per_round": (1, 1e9),
     "run.evaluate_every": (0, 1e9),
     "run.evaluate_clients_every": (0, 1e9),
+    "run.served_rounds": (1, 1e9),
     "run.min_ok": (0, 1e9),
     "run.checkpoint_seconds": (0, 1e9),
 }
