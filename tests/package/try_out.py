@@ -36,7 +36,12 @@ RESOLVED = {  # extra -> its constraints
     "docs": "constraints-docs.txt",
     "dev": "constraints.txt",
 }
-BARE = [("--help",), ("list", "recipes"), ("measure", "--data", "digits", "--clients", "8")]
+BARE = [
+    ("--help",),
+    ("list", "recipes"),
+    ("measure", "--data", "digits", "--clients", "8"),
+    ("measure", "counts.csv"),
+]
 WITH = {
     "tables": [("measure", "counts.csv")],
     "report": [("measure", "counts.csv", "--figures", "figures")],

@@ -86,17 +86,22 @@ def test_killed_again_and_again_then_resumed(whole, tmp_path, workers):
     assert contents(out) == whole
 
 
+def children(pid: int | str) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
 def test_workers_end_when_their_parent_is_killed(tmp_path):
     out = tmp_path / "run"
     process = subprocess.Popen(command(out, workers=2), stdout=subprocess.DEVNULL)
     while not (out / "rounds.jsonl").is_file():
         time.sleep(0.01)
-    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    assert len(workers) == 2
+    nursery = children(process.pid)
+    workers = [worker for pid in nursery for worker in children(pid)]
+    assert (len(nursery), len(workers)) == (1, 2)
     process.kill()
     process.wait()
     deadline = time.monotonic() + 20
-    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+    while any(Path(f"/proc/{pid}").exists() for pid in (*nursery, *workers)):
         assert time.monotonic() < deadline, "a worker outlived its parent"
         time.sleep(0.05)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from fedskew.errors import RunError
 from fedskew.runtime.flower.undocumented import POLL_VARIABLE
-from fedskew.runtime.local.process import ONE_THREAD
+from fedskew.runtime.local.nursery import ONE_THREAD
 
 CONNECTION = "fedskew"  # the name of our SuperLink in Flower's configuration
 # how long one of Flower's commands may take: they start slowly on a busy machine

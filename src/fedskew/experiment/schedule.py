@@ -8,9 +8,7 @@ run.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from typing import Any, Protocol
 from fedskew.errors import FedskewError, RunError, plain_warnings
 from fedskew.experiment.local import run_resolved
 from fedskew.experiment.references import with_references
-from fedskew.runtime.local.process import ONE_THREAD, end_with_parent
+from fedskew.runtime.local.nursery import start_child
 from fedskew.runtime.local.tasks import can_share, first_line
 from fedskew.types import RoundRecord
 
@@ -85,17 +83,7 @@ class _Child:
     def __init__(self) -> None:
         self.pipe, theirs = Pipe()
         self.job: int | None = None
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "fedskew.experiment.schedule", str(theirs.fileno())],
-            pass_fds=(theirs.fileno(),),
-            env={
-                **os.environ,
-                **ONE_THREAD,
-                "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-            },
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._process = start_child("fedskew.experiment.schedule", theirs.fileno())
         theirs.close()
 
     def give(self, number: int, job: Work) -> None:
@@ -212,7 +200,6 @@ def _played(job: Work, send: Send) -> tuple[str, Any]:
 def main() -> None:
     """Entry point of a child process: the descriptor of its pipe is the only argument."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent()
     plain_warnings()
     # the parent is done with us, or gone
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):

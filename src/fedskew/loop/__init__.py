@@ -14,6 +14,7 @@
 ``late_clients``     clients that join a run that is under way
 ``nearest_cluster``  which stored cluster a new client belongs to
 ``evaluation``       how good the models are, for the server and for each client
+``serving``          the model that is tested and saved: the last one, or a mean of the last
 ``feedback``         what a round taught, for rules that learn
 ``trust``            checks what clients say before a rule sees it
 ``timing``           how long clients take on the simulated clock

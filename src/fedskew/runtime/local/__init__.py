@@ -6,6 +6,7 @@
 ``one_process.py``    this process does everything, or
 ``worker_pool.py``    several worker processes, one torch thread each, share it
 ``process.py``        one worker process and its pipe, as its parent sees it
+``nursery.py``        child processes that start at once, with torch in memory
 ``worker.py``         the same process from inside
 ``task_counter.py``   where workers find their next task
 ``shared_params.py``  models in shared memory

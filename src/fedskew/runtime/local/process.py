@@ -1,25 +1,22 @@
 """One worker process as its parent sees it: a pipe for small messages; parameters lie in blocks of
 shared memory.
 
-Workers are ordinary child processes started with ``python -m fedskew.runtime.local.worker``: user
-scripts need no ``if __name__ == "__main__"`` guard, nothing is forked from a process with threads,
-and a worker whose parent disappears reads the end of its pipe and ends too.
+Workers are copies of a nursery (:mod:`fedskew.runtime.local.nursery`): user scripts need no
+``if __name__ == "__main__"`` guard, nothing is forked from a process with threads, and a worker
+whose parent disappears ends too.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import os
-import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from multiprocessing import Pipe
 from multiprocessing.reduction import ForkingPickler, send_handle
 from typing import TYPE_CHECKING, Any
 
 from fedskew.errors import FedskewError, RunError
+from fedskew.runtime.local.nursery import start_child
 from fedskew.runtime.local.shared_params import Block
 from fedskew.runtime.local.store import SharedStore
 from fedskew.runtime.local.task_counter import Board
@@ -28,17 +25,8 @@ from fedskew.types import Layout
 if TYPE_CHECKING:
     from torch import nn
 
+WORKER = "fedskew.runtime.local.worker"
 MODEL_REMEDY = "Check the model factory: it is called without arguments and returns a torch module"
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-
-
-def end_with_parent() -> None:
-    """Called in a child: the kernel kills it when its parent ends, even in the middle of a long
-    client (Linux).
-    """
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
-    if prctl is not None:
-        prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 class WorkerProcess:
@@ -57,18 +45,8 @@ class WorkerProcess:
         self.pipe, theirs = Pipe()
         self.place = place
         self.busy = False
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "fedskew.runtime.local.worker", str(theirs.fileno())],
-            pass_fds=(theirs.fileno(), board.descriptor, *shared.descriptors),
-            env={
-                **os.environ,
-                **ONE_THREAD,
-                "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-            },
-            stdin=subprocess.DEVNULL,
-            # Ctrl-C reaches the parent only, which then closes its workers in order
-            start_new_session=True,
-        )
+        inherited = (board.descriptor, *shared.descriptors)
+        self._process = start_child(WORKER, theirs.fileno(), inherited)
         theirs.close()
         # a worker that could not start is reported by ready()
         with contextlib.suppress(BrokenPipeError):

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from fedskew.errors import FedskewError
-from fedskew.runtime.local.process import end_with_parent
 from fedskew.runtime.local.store import open_store
 from fedskew.runtime.local.task_counter import NOTHING, Board
 from fedskew.runtime.local.tasks import first_line
@@ -114,7 +113,6 @@ def answer(trainer: Any, blocks: Mapping[int, Params], name: str, arguments: lis
 def main() -> None:
     """Entry point: the descriptor of the pipe is the only argument."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent()
     with contextlib.suppress(
         EOFError, BrokenPipeError, ConnectionResetError
     ):  # the parent is gone or has closed the pipe: the ordinary end
