@@ -15,7 +15,7 @@ from torch import nn  # noqa: E402
 
 from fedskew.errors import RecipeError  # noqa: E402
 from fedskew.experiment.local import run  # noqa: E402
-from fedskew.finish.ccvr import ccvr, fitted, gaussians, virtual_features  # noqa: E402
+from fedskew.finish.ccvr import CCVR, fitted, gaussians, virtual_features  # noqa: E402
 from fedskew.recipe import load, num_rounds, override, resolve  # noqa: E402
 from fedskew.runtime.local.concatenated import SideBySide, with_weights  # noqa: E402
 from fedskew.runtime.local.flat import FlatModule, layout_of  # noqa: E402
@@ -79,7 +79,9 @@ def test_a_skewed_output_layer_is_put_right():
     weight, bias = fitted(x, y, np.zeros((3, 4)), np.zeros(3), ridge=1e-4)
     skewed = bias + np.array([9.0, 0.0, -9.0])
     accuracy = lambda w, b: float(((x @ w.T + b).argmax(axis=1) == y).mean())  # noqa: E731
-    found = ccvr(moments_of([(x, y)]), weight, skewed, np.random.default_rng(0), virtual=400)
+    found = CCVR(virtual=400).calibrate(
+        moments_of([(x, y)]), weight, skewed, np.random.default_rng(0)
+    )
     assert accuracy(weight, skewed) < 0.6 < accuracy(weight, bias) - 0.1
     assert accuracy(*found) > accuracy(weight, bias) - 0.04
 
@@ -87,7 +89,7 @@ def test_a_skewed_output_layer_is_put_right():
 def test_classes_nobody_has_are_left_out():
     empty = Moments(np.zeros((1, 3)), np.zeros((1, 3, 4)), np.zeros((1, 3, 4, 4)))
     weight, bias = np.ones((3, 4)), np.ones(3)
-    same = ccvr(empty, weight, bias, np.random.default_rng(0))
+    same = CCVR().calibrate(empty, weight, bias, np.random.default_rng(0))
     assert same[0] is weight
     assert same[1] is bias
 
@@ -112,6 +114,19 @@ def test_what_ccvr_costs():
     }
     assert result.rounds[-1].cost.seconds > 0 < result.rounds[-1].cost.joules
     assert result.rounds[-1].round == 4 == num_rounds(result.recipe)
+
+
+def test_some_clients_cost_less_and_are_a_sample():
+    everybody = run("ccvr", settings=SMALL, workers=1)
+    some = run("ccvr", settings={**SMALL, "finish.clients": 2}, workers=1)
+    bytes_of = [sum(t.bytes for t in r.rounds[-1].transfers) for r in (some, everybody)]
+    assert bytes_of[0] * 3 == bytes_of[1]
+    assert some.rounds[-1].cost.joules < everybody.rounds[-1].cost.joules
+    assert not np.array_equal(some.models, everybody.models)
+    many = run("ccvr", settings={**SMALL, "finish.clients": 60}, workers=1)
+    assert np.array_equal(many.models, everybody.models)
+    other = run("ccvr", settings={**SMALL, "finish.clients": 2}, workers=1, seed=1)
+    assert other.rounds[-1].transfers == some.rounds[-1].transfers
 
 
 # ---------------------------------------------------------------- FedConcat

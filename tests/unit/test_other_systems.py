@@ -45,12 +45,22 @@ def elsewhere(code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def command(*arguments: str, cwd: Path) -> str:
-    sys_argv = ["fedskew", *arguments]
-    code = f"sys.argv = {sys_argv!r}\nfrom fedskew.cli.main import main\nmain()"
+def commands(*typed: list[str], cwd: Path) -> list[str]:
+    """What each command prints; all in one process, because starting torch takes longest."""
+    code = (
+        "from fedskew.cli.main import main\n"
+        f"for words in {list(typed)!r}:\n"
+        "    sys.argv = ['fedskew', *words]\n"
+        "    try:\n"
+        "        main()\n"
+        "    except SystemExit as end:\n"
+        "        if end.code:\n"
+        "            raise\n"
+        "    print('=====', flush=True)\n"
+    )
     done = elsewhere(code, cwd)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.split("=====\n")[:-1]
 
 
 def test_nothing_but_fleets_imports_a_linux_module_when_it_is_imported():
@@ -66,22 +76,29 @@ def test_nothing_but_fleets_imports_a_linux_module_when_it_is_imported():
 
 def test_measuring(tmp_path):
     (tmp_path / "counts.csv").write_text("client,cat,dog\na,30,1\nb,2,40\n")
-    assert json.loads(command("measure", "counts.csv", "--json", cwd=tmp_path))["figures"]
-    assert "uniform" in command("list", cwd=tmp_path)
-    assert "digits" in command("data", "list", cwd=tmp_path)
+    measured, listed, data = commands(
+        ["measure", "counts.csv", "--json"], ["list"], ["data", "list"], cwd=tmp_path
+    )
+    assert json.loads(measured)["figures"]
+    assert "uniform" in listed
+    assert "digits" in data
 
 
 def test_training_comparing_reporting_in_one_process(tmp_path):
     pytest.importorskip("torch")
-    small = ("--set", "run.rounds=1", "--quiet")
-    run = json.loads(command("run", "fedavg", *small, "--json", "--out", "r", cwd=tmp_path))
-    assert run["rounds"] == 1
-    command("run", "fedavg", *small, "--workers", "4", "--seeds", "0-1", "--out", "s", cwd=tmp_path)
-    table = command("compare", "fedavg", "fedprox", *small, "--seeds", "0-1", cwd=tmp_path)
+    small = ["--set", "run.rounds=1", "--quiet"]
+    run, _, table, _, shown = commands(
+        ["run", "fedavg", *small, "--json", "--out", "r"],
+        ["run", "fedavg", *small, "--workers", "4", "--seeds", "0-1", "--out", "s"],
+        ["compare", "fedavg", "fedprox", *small, "--seeds", "0-1"],
+        ["report", "runs", "-o", "r.html"],
+        ["show", "r"],
+        cwd=tmp_path,
+    )
+    assert json.loads(run)["rounds"] == 1
     assert "fedprox" in table
-    command("report", "runs", "-o", "r.html", cwd=tmp_path)
     assert (tmp_path / "r.html").stat().st_size > 10_000
-    assert "final accuracy" in command("show", "r", cwd=tmp_path)
+    assert "final accuracy" in shown
 
 
 def test_the_same_bits_as_with_all_of_linux(tmp_path):

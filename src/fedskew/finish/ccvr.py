@@ -11,31 +11,37 @@ Differs from the paper:
   and 4.
 - The output layer is fitted by L-BFGS from where it stood, with a small ``ridge``, instead of some
   epochs of SGD: no learning rate to choose, and the same bytes again.
+- ``clients`` asks only so many, drawn at random, which costs that much less (0 = everybody, as in
+  the paper).
 - A class of one example or none in all has no Gaussian: its examples are left out, and its row of
   the output layer can only move because the others do.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from fedskew.types import Floats, Ints, Moments
+from fedskew.types import CalibrationRule, Floats, Ints, Moments
 
 
-def ccvr(
-    moments: Moments,
-    weight: Floats,
-    bias: Floats,
-    rng: np.random.Generator,
-    *,
-    virtual: int = 500,
-    ridge: float = 1e-4,
-) -> tuple[Floats, Floats]:
+@dataclass(frozen=True)
+class CCVR(CalibrationRule):
     """The output layer that fits ``virtual`` features of each class."""
-    features, labels = virtual_features(moments, virtual, rng)
-    if not len(labels):
-        return weight, bias
-    return fitted(features, labels, weight, bias, ridge)
+
+    virtual: int = 500
+    ridge: float = 1e-4
+    clients: int = 0
+
+    def calibrate(
+        self, moments: Moments, weight: Floats, bias: Floats, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Draw, then fit."""
+        features, labels = virtual_features(moments, self.virtual, rng)
+        if not len(labels):
+            return weight, bias
+        return fitted(features, labels, weight, bias, self.ridge)
 
 
 def gaussians(counts: Ints, sums: Floats, products: Floats) -> dict[int, tuple[Floats, Floats]]:

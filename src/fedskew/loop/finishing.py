@@ -60,11 +60,13 @@ def calibrate(setting: Setting, state: State, rule: CalibrationRule) -> Played:
     description = setting.description
     weight, bias = _head(setting)
     there = setting.runtime.available(t) & (description.population.num_examples > 0)
+    rng = stream(setting.seed, "finish")
     clients = np.flatnonzero(there)
+    if 0 < rule.clients < len(clients):
+        clients = np.sort(rng.choice(clients, rule.clients, replace=False))
     moments = gathered(setting, clients, served(state)[0])
     model = served(state)[0].copy()
     first = model[weight.offset : weight.stop].reshape(weight.shape).astype(np.float64)
-    rng = stream(setting.seed, "finish")
     fitted = rule.calibrate(moments, first, model[bias.offset : bias.stop].astype(np.float64), rng)
     model[weight.offset : weight.stop] = fitted[0].ravel()
     model[bias.offset : bias.stop] = fitted[1]

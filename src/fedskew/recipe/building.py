@@ -32,6 +32,7 @@ SAID_LATER: dict[str, Table] = {
     "local": {"schedule": "constant", "step_every": 0, "step_factor": 0.1},
     "aggregation": asdict(Guard()),
     "run": {"device": "cpu", "served_rounds": 1},
+    "finish": {"clients": 0},
 }
 
 
@@ -113,6 +114,8 @@ def fingerprint(resolved: Mapping[str, Any]) -> str:
     if not content.get("trust", {}).get("on"):
         content.pop("trust", None)
     for table, later in SAID_LATER.items():
+        if table == "finish" and table not in content:
+            continue
         content[table] = {
             key: value
             for key, value in content.get(table, {}).items()

@@ -140,6 +140,7 @@ LIMITS: dict[str, tuple[float, float]] = {  # option -> smallest and largest leg
     "procedure.refresh": (0, 1e9),
     "procedure.hysteresis": (0, 0.99),
     "procedure.pilot_rounds": (0, 1e9),
+    "finish.clients": (0, 1e9),
     "run.rounds": (0, 1e9),
     "run.clients_per_round": (1, 1e9),
     "run.evaluate_every": (0, 1e9),

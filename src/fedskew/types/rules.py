@@ -170,6 +170,8 @@ class FinishRule(ABC):  # noqa: B024 (one of the two below)
 class CalibrationRule(FinishRule):
     """The output layer is fitted anew, to what clients tell of their features."""
 
+    clients: int = 0  # how many are asked; 0 = everybody
+
     @abstractmethod
     def calibrate(
         self, moments: Moments, weight: Floats, bias: Floats, rng: np.random.Generator

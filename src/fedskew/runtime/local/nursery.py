@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-CAN_FORK = sys.platform == "linux" and hasattr(os, "pidfd_open")
+CAN_FORK = sys.platform == "linux" and hasattr(os, "fork") and hasattr(os, "pidfd_open")
 LENGTH_BYTES = 4
 MOST_FILES = 250  # the kernel hands over at most 253 at once
 KILLED = -int(signal.SIGKILL)
