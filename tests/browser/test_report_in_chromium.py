@@ -142,9 +142,14 @@ def hover(browser, figure, x=0.5, y=0.5):
         "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", svg
     )
     size = svg.size
-    ActionChains(browser).move_to_element_with_offset(
-        svg, int((x - 0.5) * size["width"]), int((y - 0.5) * size["height"])
-    ).perform()
+    across, down = int((x - 0.5) * size["width"]), int((y - 0.5) * size["height"])
+    # scrolling hides the values, and on a busy machine it may end after the pointer has come
+    for attempt in range(20):
+        near = across + attempt % 2
+        ActionChains(browser).move_to_element_with_offset(svg, near, down).perform()
+        if tip(browser):
+            break
+        time.sleep(0.1)
     return tip(browser)
 
 
