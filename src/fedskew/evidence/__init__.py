@@ -7,5 +7,6 @@
 ``results``    the results file, and which cells are up to date, older or missing
 ``tuning``     settings that a grid takes from what another gave on other seeds
 ``making``     plays what is missing (``planning``, ``forecast`` of the time left, ``watching``)
+``claims``     what the papers claim, what we found, and a verdict by rule
 ``observations``, ``fields``, ``tables``, ``figures``, ``page``  what a person reads, from results
 """

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedskew.evidence.claims import claims_text
 from fedskew.evidence.figures import draw, read_figure
 from fedskew.evidence.figures.declared import Figure
 from fedskew.evidence.observations import Observation, observations, select
@@ -160,7 +161,8 @@ what was made before is kept. [How to write a study](../docs/evidence.md).
 def index_text(studies: Sequence[Study]) -> str:
     """The page above all studies."""
     lines = [f"| {_entry(study)} | {study.summary} |" for study in studies]
-    return INDEX + "\n".join(lines) + "\n"
+    claims = claims_text(studies[0].folder.parent) if studies else ""
+    return INDEX + "\n".join(lines) + "\n" + claims
 
 
 def _entry(study: Study) -> str:
