@@ -95,6 +95,7 @@ ROOMS: dict[str, list[str]] = {
         "tests/parity/test_objectives.py",
         "tests/unit/test_batch_norm.py",
         "tests/parity/test_unusual_models.py",
+        "tests/parity/test_whole_client.py",
         "tests/parity/test_local_engine.py",
     ],
 }

@@ -64,6 +64,24 @@ def test_tied_layers_share_one_gradient(factory, clip, decay):
     assert np.allclose(model.trained.numpy(), flat(plain), atol=1e-6)
 
 
+def test_a_model_of_one_weight():
+    torch.manual_seed(0)
+    x, y = torch.randn(12, 6), torch.randint(0, 4, (12,))
+
+    def alone():
+        return nn.Linear(6, 4, bias=False)
+
+    model, plain = FlatModule(alone, 1), FlatModule(alone, 1).module
+    step = AutogradStep(model, LocalJob(lr=0.3))
+    optimiser = torch.optim.SGD(plain.parameters(), lr=0.3)
+    for _ in range(3):
+        step(x, y)
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(plain(x), y).backward()
+        optimiser.step()
+    assert np.allclose(model.trained.numpy(), flat(plain), atol=1e-6)
+
+
 # ---------------------------------------------------------------- more outputs than classes
 
 

@@ -296,3 +296,7 @@ def test_a_silent_first_device_hands_nothing_on_the_server_sends_again():
     assert elapsed(Errand(plan, **seconds, silent={0})) == pytest.approx(
         0.1 + (1.0 + 0.3) + 0.2 + 2.0 + 0.4
     )
+
+
+def test_uplinks_are_not_shared_unless_a_tariff_says_so():
+    assert Tariff() == Tariff(shared_uplink=False, patience_seconds=0.0)

@@ -322,3 +322,8 @@ def test_centres_of_many_points_are_refined_for_some_rounds_only():
     still = lloyd.refine_centers(points, begin, until_still=True)
     assert still.inertia < some.inertia
     assert lloyd.refine_centers(points, still.centers).inertia == pytest.approx(still.inertia)
+
+
+def test_one_start_is_enough_for_kmeans():
+    found = kmeans.cluster(hellinger(skewed(10)), np.random.default_rng(0), n_init=1)
+    assert found.details["params"]["n_init"] == 1

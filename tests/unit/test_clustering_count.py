@@ -69,3 +69,14 @@ def test_refining_finds_a_peak_between_grid_points_and_respects_the_limit() -> N
     assert len(tried) == len(set(tried))
     assert scan_counts(score, [8, 12], refine=True, limit=13).best == 13
     assert scan_counts(lambda c: None, [2, 3], refine=True, limit=9).best is None
+
+
+def test_at_most_five_counts_get_a_closer_look() -> None:
+    near = Curve(np.arange(2, 10), 0.5 + 1e-4 * np.arange(8))
+    assert near.finalists == [5, 6, 7, 8, 9]
+
+
+def test_the_grid_ends_below_the_number_of_clients() -> None:
+    assert counts_to_try(401, "geometric", 400, None)[0][-1] == 384
+    assert counts_to_try(385, "geometric", 400, None)[0][-1] == 384
+    assert counts_to_try(384, "geometric", 400, None)[0][-1] == 320

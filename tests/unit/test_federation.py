@@ -11,7 +11,7 @@ from fedskew.aggregation import AGGREGATIONS
 from fedskew.errors import RecipeError, RoundFailed, RunError
 from fedskew.loop.federation import Method, named, play_round, prepare, run, settle
 from fedskew.procedure import PROCEDURES
-from fedskew.recipe import resolve
+from fedskew.recipe import method_of, resolve
 from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
 from fedskew.selection import SELECTIONS
@@ -278,3 +278,12 @@ def test_uniform_selection_is_uniform_and_distinct():
     # 600 draws of 2 out of 4: each count is binomial(600, 1/2), standard deviation 12.2
     assert np.abs(state.times_selected - 300).max() < 5 * 12.3
     assert state.times_selected.sum() == 1200
+
+
+def test_a_client_without_examples_is_never_seen_even_if_its_runtime_offers_it():
+    world = ScriptedRuntime(np.array([[4, 0], [0, 0], [0, 4]]))
+    world.available = lambda round: np.ones(3, bool)
+    numbers = {"rounds": 2, "clients_per_round": 3}
+    setting = settle(method_of(resolve({"run": numbers})), world, 0)
+    *_, (state, _) = run(setting)
+    assert state.times_selected.tolist() == [2, 0, 2]

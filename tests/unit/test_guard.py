@@ -249,3 +249,7 @@ def test_verified_chains_withstand_a_reversed_client_on_digits():
 
     assert accuracy() < 0.5
     assert accuracy(**{"aggregation.verify": 0.5}) > 0.75
+
+
+def test_rounding_of_a_third_leaves_no_division_by_zero():
+    assert bounded(np.array([10, 10, 9, 0]), 1 / 3).tolist() == [9, 9, 9, 0]

@@ -39,10 +39,10 @@ def lay_out(found: Measurement) -> None:
 
 
 @pytest.fixture(scope="module")
-def ten_thousand() -> Measurement:
+def six_thousand() -> Measurement:
     rng = np.random.default_rng(0)
-    groups = rng.dirichlet(np.full(8, 0.2), 6)[rng.integers(0, 6, 10_000)]
-    sizes = rng.lognormal(4, 1, 10_000).astype(int) + 1
+    groups = rng.dirichlet(np.full(8, 0.2), 6)[rng.integers(0, 6, 6_000)]
+    sizes = rng.lognormal(4, 1, 6_000).astype(int) + 1
     # k-means and k-medoids exact, OPTICS on cells: both kinds are drawn
     cells = {"clustering": {"exact_limit": 0}}
     return measure(named(rng.multinomial(sizes, groups)), options=cells)
@@ -65,17 +65,17 @@ def test_every_figure_as_png_and_svg_with_the_same_bytes_again(tmp_path):
     assert all(path.stat().st_size > 3_000 for path in paths)
 
 
-def test_ten_thousand_clients(ten_thousand, tmp_path):
-    assert [grouping.clustering.exact for grouping in ten_thousand.groupings] == [True, False, True]
-    assert all((grouping.clustering.labels >= 0).all() for grouping in ten_thousand.groupings)
+def test_six_thousand_clients(six_thousand, tmp_path):
+    assert [grouping.clustering.exact for grouping in six_thousand.groupings] == [True, False, True]
+    assert all((grouping.clustering.labels >= 0).all() for grouping in six_thousand.groupings)
     with drawing():
-        paths = save(draw_heatmap(ten_thousand), tmp_path, "labels") + save(
-            draw_map(ten_thousand), tmp_path, "map"
+        paths = save(draw_heatmap(six_thousand), tmp_path, "labels") + save(
+            draw_map(six_thousand), tmp_path, "map"
         )
     assert max(path.stat().st_size for path in paths if path.suffix == ".png") < 150_000
-    # an SVG must not hold ten thousand shapes
+    # an SVG must not hold six thousand shapes
     assert max(path.stat().st_size for path in paths) < 1_000_000
-    lay_out(ten_thousand)
+    lay_out(six_thousand)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_size_bins_hold_everyone():
 
 
 def test_the_curve_shows_only_candidates_that_could_win(ten_thousand):
-    for grouping in ten_thousand.groupings:
+    for grouping in six_thousand.groupings:
         counts, scores = best_by_count(grouping)
         assert (np.diff(counts) > 0).all()
         assert np.isfinite(scores).all()

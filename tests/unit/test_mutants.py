@@ -98,12 +98,11 @@ def test_killed_alive_and_hanging_are_told_apart(shop):
     text = (shop / "src" / "room.py").read_text()
     fates = {}
     for mutant in mutants_of("src/room.py", text):
-        if mutant.what in ("5  ->  6", "0  ->  1", "x -= 1  ->  pass", "x * 0  ->  (x / 0)"):
+        if mutant.what in ("5  ->  6", "x -= 1  ->  pass"):
             fates[mutant.what] = mutant_shop.play(mutant, shop, ["test_room.py"]).killed_by
         assert (shop / "src" / "room.py").read_text() == text
     assert fates.pop("x -= 1  ->  pass") == "ended by signal 9"
-    assert set(fates) == {"5  ->  6", "0  ->  1", "x * 0  ->  (x / 0)"}
-    assert set(fates.values()) == {"test_room.py::test"}
+    assert fates == {"5  ->  6": "test_room.py::test"}
     assert mutant_shop.run_tests(shop, ["test_room.py"]).killed_by == ""
     with pytest.raises(RuntimeError, match="pytest ended with 4"):
         mutant_shop.run_tests(shop, ["test_nowhere.py"])

@@ -52,3 +52,7 @@ def test_what_cannot_be_compared_is_refused(
 ) -> None:
     with pytest.raises(SignalError, match=message):
         estimation_quality(truth, guess, sizes)
+
+
+def test_a_client_with_one_example_can_be_compared() -> None:
+    assert estimation_quality([[1.0, 0.0]], [[0.5, 0.5]], [1]).total_variation == 0.5

@@ -169,7 +169,7 @@ def bipartition(cosines: Floats) -> Bools:
     from scipy.spatial.distance import squareform
 
     distances = np.maximum(1 - (cosines + cosines.T) / 2, 0)
-    np.fill_diagonal(distances, 0)
+    # the diagonal is not looked at
     groups = cut_tree(linkage(squareform(distances, checks=False), "complete"), [2])[:, 0]
     return np.asarray(groups != groups[0], np.bool_)
 

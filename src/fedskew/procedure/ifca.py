@@ -107,7 +107,7 @@ def best_set(losses: Floats, models: int) -> int:
     >>> best_set(np.array([[1.0, 1.0, 0.2, 3.0], [1.0, 1.0, 3.0, 0.2]]), 2)
     1
     """
-    lowest = losses.reshape(len(losses), -1, models).min(axis=2)
+    lowest = losses.reshape(len(losses), losses.shape[1] // models, models).min(axis=2)
     usable = np.where(np.isfinite(lowest), lowest, np.nan)
     with np.errstate(invalid="ignore"):
         means = np.where(np.isnan(usable), 0, usable).sum(axis=0) / (~np.isnan(usable)).sum(axis=0)

@@ -165,7 +165,7 @@ def algorithm_1(
         if left == 0:
             break
         own = slice(grouped.starts[cluster], grouped.starts[cluster + 1])
-        best = highest(values[own], min(end, begin + left, own.stop - own.start))[begin:]
+        best = highest(values[own], min(end, begin + left))[begin:]
         chosen.extend(grouped.clients[own][best].tolist())
     return np.array(chosen, np.int64)
 

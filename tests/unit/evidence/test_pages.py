@@ -34,22 +34,16 @@ def test_a_study_that_is_not_made_has_no_page(name):
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_page_and_results_agree(name):
+def test_page_and_results_agree_and_no_cell_is_missing(name):
     study = read_study(EVIDENCE / name)
     results = read_results(EVIDENCE / name / FILE)
     assert results is not None, f"{name} has no results"
-    page = page_text(study, results, state_of(cells_with(study, results), results))
+    state = state_of(cells_with(study, results), results)
+    assert not state.missing
+    page = page_text(study, results, state)
     assert page == (EVIDENCE / name / PAGE).read_text(encoding="utf8"), AGAIN
     for figure in figures_of(study):
         assert (EVIDENCE / name / figure.file).is_file(), AGAIN
-
-
-@pytest.mark.parametrize("name", MADE)
-def test_no_cell_is_missing(name):
-    study = read_study(EVIDENCE / name)
-    results = read_results(EVIDENCE / name / FILE)
-    state = state_of(cells_with(study, results), results)
-    assert not state.missing
 
 
 def test_the_index_names_every_study():

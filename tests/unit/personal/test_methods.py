@@ -136,6 +136,11 @@ def test_cfl_needs_more_than_two_members():
     assert len(CFL(eps2=0.9).after({}, seen)[0]) == 2
 
 
+def test_three_members_are_enough_for_cfl():
+    seen = aftermath([[1.0, 0.0], [-1.0, 0.1], [-1.0, -0.1]], [0, 1, 2], home=[0, 0, 0, 1, 1, 1])
+    assert CFL(eps1=0.4, eps2=0.9).after({}, seen)[1].tolist() == [0, 2, 2, 1, 1, 1]
+
+
 def test_cfl_weights_the_mean_by_examples():
     heavy = aftermath(LEFT_RIGHT, [0, 1, 2, 3], examples=np.array([97, 1, 1, 1]))
     assert len(CFL(eps2=0.9).after({}, heavy)[0]) == 1
@@ -332,6 +337,12 @@ def test_ifca_lives_by_training_loss_never_by_test_loss():
 def test_ifca_options_are_checked():
     with pytest.raises(RecipeError, match="whole numbers from 1"):
         play_planted({"use": "ifca", "models": 0}, rounds=1)
+    assert len(IFCA(models=1, restarts=1).begin(lambda i: np.full(2, i), 4)) == 1
+
+
+def test_defaults_are_those_of_the_papers():
+    assert FedSoft() == FedSoft(centres=5, strength=0.1, estimate_every=2, draw="importance")
+    assert IFCA() == IFCA(models=2, restarts=3, trial_rounds=3)
 
 
 # ---------------------------------------------------------------- FedSoft

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fedskew.errors import RunError
+from fedskew.labels import balance
 from fedskew.labels.balance import (
     ENUMERATE_UP_TO,
     build_greedily,
@@ -160,3 +161,38 @@ def test_swaps_at_a_thousand_clients_beat_random_sets_by_far():
         problem, np.stack([rng.choice(1000, 50, replace=False) for _ in range(200)])
     ).min()
     assert found < drawn / 100
+
+
+def test_ties_of_large_values_are_ties_too():
+    # the same six sets, a million further from 0: rounding there is far above 1e-12
+    problem = pose(np.repeat(np.eye(2), 2, axis=0), cost=1e6 / 3 + np.array([0, 5e-11, 0, 0]))
+    rng = np.random.default_rng(0)
+    assert {tuple(solve_exactly(problem, 2, rng).tolist()) for _ in range(200)} == {
+        (0, 2), (0, 3), (1, 2), (1, 3),
+    }  # fmt: skip
+
+
+def test_after_every_pass_the_worse_half_stops(monkeypatch):
+    moving = []
+
+    def passed(problem, sets):
+        moving.append(len(sets))
+        return sets, np.arange(len(sets), dtype=float), np.ones(len(sets), np.bool_)
+
+    monkeypatch.setattr(balance, "_pass", passed)
+    improve_by_swaps(problem_of(0), np.zeros((9, 2), np.int64))
+    assert moving[:5] == [9, 5, 3, 2, 1]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_from_one_start_no_exchange_is_left_that_helps(seed):
+    """Weights differ: what a newcomer weighs changes the whole set."""
+    problem = problem_of(seed, clients=15)
+    start = np.random.default_rng(seed).choice(15, (1, 4), replace=False)
+    found = improve_by_swaps(problem, start)[0]
+    here = evaluate(problem, found[None])[0]
+    for place in range(4):
+        for newcomer in np.setdiff1d(np.arange(15), found):
+            other = found.copy()
+            other[place] = newcomer
+            assert evaluate(problem, other[None])[0] >= here - 1e-8

@@ -361,6 +361,10 @@ def test_options_out_of_range_are_refused(option):
         drive(np.ones((1, 3)), **option)
 
 
+def test_options_at_the_end_of_their_range_are_taken():
+    FedCor(every=1, dimension=1, gamma=1.0)._check()
+
+
 # ---------------------------------------------------------------- in the loop
 
 

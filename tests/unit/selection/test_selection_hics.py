@@ -187,3 +187,7 @@ def test_one_client_and_no_more():
 def test_temperature_must_be_positive():
     with pytest.raises(RecipeError, match=r"selection\.temperature"):
         HiCS(temperature=0.0).choose({}, view_of(2, 1), np.random.default_rng(0))
+
+
+def test_defaults_are_those_of_the_paper():
+    assert HiCS() == HiCS(temperature=0.0025, penalty=10.0, gamma=4.0, anneal_rounds=0)

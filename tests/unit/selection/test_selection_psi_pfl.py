@@ -86,3 +86,11 @@ def test_refusals():
         play(psi_pfl, view_of(counts=COUNTS), percentile=101.0)
     with pytest.raises(RunError, match="no signal"):
         play(psi_pfl, view_of(4))
+
+
+def test_a_label_that_nobody_has_changes_nothing():
+    rows = np.array([[0.7, 0.3], [0.1, 0.9]])
+    with_spare = np.column_stack([rows, np.zeros(2)])
+    sizes = np.array([10, 30])
+    plain, spare = (psi_of(Signal(r, sizes, "disclosed")) for r in (rows, with_spare))
+    assert spare == pytest.approx(plain)
