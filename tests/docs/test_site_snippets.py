@@ -28,6 +28,7 @@ from pages import (
 )
 from typing_in import agrees, parse, type_in
 
+from fedskew.evidence.claims import read_claims
 from fedskew.evidence.study import read_study
 from fedskew.recipe import resolve
 
@@ -77,9 +78,11 @@ def _play(block: Block, folder: Path, names: dict[str, object]) -> None:
 
 
 def _check_toml(block: Block, folder: Path) -> None:
-    """A recipe, whole or in part, or a study."""
+    """A recipe, whole or in part, a study, or claims."""
     if block.file.endswith("study.toml"):
         assert read_study((folder / block.file).parent).grids
+    elif block.file == "claims.toml":
+        assert read_claims(folder)
     elif not block.file:
         resolve(tomllib.loads(block.text))
 

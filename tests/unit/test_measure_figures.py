@@ -142,14 +142,14 @@ def test_bands_keep_clusters_apart_and_average_their_clients():
     assert (bands.cluster_edges.tolist(), bands.clusters.tolist()) == ([0, 3, 10], [0, 1])
 
 
-def test_bands_are_few_enough_to_be_seen(ten_thousand):
-    labels = ten_thousand.chosen_grouping.clustering.labels
-    order = sort_clients(ten_thousand.signal.rows, labels)
-    bands = make_bands(ten_thousand.signal.rows[order], labels[order])
+def test_bands_are_few_enough_to_be_seen(six_thousand):
+    labels = six_thousand.chosen_grouping.clustering.labels
+    order = sort_clients(six_thousand.signal.rows, labels)
+    bands = make_bands(six_thousand.signal.rows[order], labels[order])
     assert MOST_BANDS / 2 < len(bands.rows) <= MOST_BANDS + len(bands.clusters)
     whole = np.average(bands.rows, axis=0, weights=np.diff(bands.edges))
-    assert whole == pytest.approx(ten_thousand.signal.rows.mean(axis=0))
-    many = make_bands(ten_thousand.signal.rows, np.arange(10_000) // 2)  # more clusters than bands
+    assert whole == pytest.approx(six_thousand.signal.rows.mean(axis=0))
+    many = make_bands(six_thousand.signal.rows, np.arange(6_000) // 2)  # more clusters than bands
     assert len(many.rows) == MOST_BANDS
 
 
@@ -192,7 +192,7 @@ def test_size_bins_hold_everyone():
         assert (np.diff(edges) > 0).all()
 
 
-def test_the_curve_shows_only_candidates_that_could_win(ten_thousand):
+def test_the_curve_shows_only_candidates_that_could_win(six_thousand):
     for grouping in six_thousand.groupings:
         counts, scores = best_by_count(grouping)
         assert (np.diff(counts) > 0).all()
