@@ -110,6 +110,8 @@ FIRST: dict[str, list[str]] = {
     "procedure/groups.py": ["tests/unit/test_procedure_chains.py"],
     "loop/training.py": ["tests/unit/test_sequential.py"],
     "loop/finishing.py": ["tests/unit/test_finish.py"],
+    "loop/costs.py": ["tests/unit/test_finish.py"],
+    "loop/serving.py": ["tests/unit/test_serving.py"],
     "loop/label_shares.py": ["tests/unit/test_objective_recipes.py"],
     "aggregation/disco.py": ["tests/unit/test_feddisco.py"],
     "loop/slots.py": ["tests/unit/personal/test_slots.py"],

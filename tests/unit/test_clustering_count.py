@@ -3,7 +3,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedskew.clustering.count import Curve, counts_to_try, grid_counts, scan_counts
+from fedskew.clustering.count import (
+    EXACT_LIMIT,
+    FULL_SCAN_LIMIT,
+    GRID_CEILING,
+    Curve,
+    check_sizes,
+    counts_to_try,
+    grid_counts,
+    scan_counts,
+)
+from fedskew.errors import RecipeError
 
 
 def test_ties_within_a_billionth_go_to_the_smallest() -> None:
@@ -80,3 +90,25 @@ def test_the_grid_ends_below_the_number_of_clients() -> None:
     assert counts_to_try(401, "geometric", 400, None)[0][-1] == 384
     assert counts_to_try(385, "geometric", 400, None)[0][-1] == 384
     assert counts_to_try(384, "geometric", 400, None)[0][-1] == 320
+
+
+def test_limits_are_those_of_methods() -> None:
+    assert (FULL_SCAN_LIMIT, GRID_CEILING, EXACT_LIMIT) == (300, 200, 50_000)
+
+
+@pytest.mark.parametrize(("best", "more"), [(10, [8, 9, 11, 12]), (4, [2, 3, 5, 6]), (2, [3, 4])])
+def test_refining_looks_two_to_either_side(best: int, more: list[int]) -> None:
+    tried: list[int] = []
+
+    def score(count: int) -> float:
+        tried.append(count)
+        return float(count == best)
+
+    scan_counts(score, [best, 30], refine=True, limit=50)
+    assert tried == [best, 30, *more]
+
+
+def test_three_cells_are_the_fewest() -> None:
+    check_sizes("x", summary_size=3, exact_limit=0)
+    with pytest.raises(RecipeError, match="summary_size 2"):
+        check_sizes("x", summary_size=2, exact_limit=0)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import warnings
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -150,3 +151,10 @@ def test_dbscan_takes_the_radius_it_is_given() -> None:
     assert found.details["params"]["eps"] == 0.25
     with pytest.raises(RecipeError, match="grid"):
         dbscan.cluster(Geometry(points=points), np.random.default_rng(0), eps=(0.0,))
+
+
+def test_the_grid_of_optics_is_that_of_methods():
+    defaults = {p.name: p.default for p in signature(optics.cluster).parameters.values()}
+    assert defaults["max_eps"] == (0.2, 0.4, 0.6, 0.8, float("inf"))
+    assert defaults["min_samples"] == (2, 3, 4, 5, 8, 10, 15, 20)
+    assert defaults["xi"] == (0.01, 0.05, 0.1, 0.2)

@@ -16,6 +16,8 @@ from fedskew.accounting.traffic import (
     FLOAT_BYTES,
     LOSS_BYTES,
     SHARE_BYTES,
+    delivery_transfers,
+    feature_transfers,
     report_transfers,
 )
 from fedskew.errors import RecipeError, RunError
@@ -34,6 +36,7 @@ from fedskew.types import (
     Plan,
     SelectionRule,
     TrainOrder,
+    Transfer,
 )
 
 COUNTS = np.array([[10, 0], [0, 30], [20, 0], [5, 5]])
@@ -455,7 +458,7 @@ def test_rapl_adds_up_packages_and_survives_a_counter_that_begins_again(tmp_path
     meter.start()
     (tmp_path / "intel-rapl:0" / "energy_uj").write_text("2000500")
     (tmp_path / "intel-rapl:1" / "energy_uj").write_text("500000")
-    assert meter.stop(30.0) == pytest.approx(2.0 + 1.5)
+    assert meter.stop(30.0) == 2.0 + 1.5
 
 
 def test_without_readable_counters_it_is_wall_time_times_watts(tmp_path, monkeypatch):
@@ -494,3 +497,12 @@ def test_codecarbon_is_used_if_it_is_there_and_missed_clearly_if_not(monkeypatch
     assert isinstance(meter, CodeCarbonMeter)
     meter.start()
     assert meter.stop(30.0) == pytest.approx(3.6)
+
+
+def test_parts_that_are_delivered_once_cost_their_bytes_for_everybody():
+    assert delivery_transfers(3, 100) == (Transfer("down", "model", 300, 100),)
+    assert delivery_transfers(0, 100) == ()
+    down, up = feature_transfers(3, 100, 7)
+    assert (down, up) == (
+        Transfer("down", "model", 300, 100), Transfer("up", "features", 21, 21),
+    )  # fmt: skip

@@ -9,6 +9,8 @@ import pytest
 
 from fedskew.loop.federation import play_round, prepare, settle
 from fedskew.loop.late_clients import admit
+from fedskew.loop.method import Stage
+from fedskew.loop.nearest_cluster import nearest_clusters
 from fedskew.recipe import method_of, resolve
 from fedskew.runtime.faults import Faults, FaultyRuntime
 from fedskew.runtime.metered import MeteredRuntime
@@ -118,3 +120,10 @@ def test_a_runtime_whose_clients_add_the_noise_is_never_asked_for_counts(around)
     assert asked == [[0, 1, 2, 3, 4, 5], [6]]
     assert isinstance(state.signal, Signal)
     assert state.signal.known.all()
+
+
+def test_nobody_new_needs_no_cluster():
+    nobody = Signal(np.empty((0, 2)), np.empty(0, np.int64), "disclosed")
+    found = nearest_clusters(nobody, nobody, None, Stage("euclidean", None))
+    assert found.shape == (0,)
+    assert found.dtype == np.int64

@@ -152,3 +152,7 @@ def test_fedlc_without_margins_is_plain_cross_entropy():
 def test_counts_alone_decide_the_margins_of_fedlc():
     few, many = loss_for(LocalJob(objective="fedlc"), np.array([1, 10_000, 0])).shift[:2]
     assert (few, many) == (-1.0, pytest.approx(-0.1))
+
+
+def test_one_example_is_a_whole_label_mix():
+    assert OBJECTIVES["fedvls"](np.array([1, 0, 0])).shift[0] == pytest.approx(0.0, abs=1e-8)

@@ -278,3 +278,7 @@ PILOT = {"use": "adaptive", "pilot_rounds": 5, "required_loss": 0.8}
 def test_recipes_that_cannot_work_are_refused_before_anything_runs(recipe, message):
     with pytest.raises(RecipeError, match=message):
         resolve(recipe)
+
+
+def test_losses_that_fall_by_little_have_a_plateau_too():
+    assert plateau(0.7 + 0.5 * 0.8 ** np.arange(12)) == pytest.approx(0.7, abs=1e-3)

@@ -167,3 +167,10 @@ def test_without_opendp_the_error_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "opendp.prelude", None)
     with pytest.raises(RecipeError, match=r"fedskew\[private\]"):
         private([[1, 2]])
+
+
+@pytest.mark.parametrize("mechanism", ["geometric", "laplace"])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
+def test_no_more_noise_than_epsilon_asks_for(mechanism, epsilon):
+    """Where sensitivity / epsilon is exact, the privacy is epsilon itself."""
+    assert _measurement(mechanism, epsilon, 1).map(1.0 if mechanism == "laplace" else 1) == epsilon

@@ -17,6 +17,7 @@ from fedskew.loop.trust.book import LOWEST, Book, open_book
 from fedskew.loop.trust.cap import enough, under_cap
 from fedskew.loop.trust.losses import believe, judge, usual
 from fedskew.loop.trust.mixes import judge as judge_mixes
+from fedskew.loop.trust.options import Trust
 from fedskew.recipe import fingerprint, load, method_of, override, resolve
 from fedskew.records.tensors import checkpoint_bytes, read_checkpoint
 from fedskew.runtime.hostile import Hostile, HostileRuntime
@@ -368,3 +369,7 @@ def test_honest_clients_are_not_doubted(recipe, signal):
         doubted += sum(trust < 0.999 for trust in played.clients["trust"])
         reports += 30 + sum(len(record.loss) for record in played.rounds)
     assert doubted <= 0.01 * reports
+
+
+def test_the_usual_strictness():
+    assert Trust() == Trust(on=False, cap=2.0, probe=True, mix_gap=0.05, loss_factor=3.0)

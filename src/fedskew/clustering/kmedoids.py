@@ -242,7 +242,7 @@ def _best_addition(distances: Floats, near: Floats, bound: Floats) -> int:
         stale[batch] = -np.inf
 
 
-def swap(distances: Floats, start: Ints, restarts: int = 0) -> Medoids:
+def swap(distances: Floats, start: Ints, restarts: int) -> Medoids:
     """FasterPAM from given medoids and from some drawn ones, the lowest total distance wins, the
     first among equals.
 

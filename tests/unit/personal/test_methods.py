@@ -247,6 +247,14 @@ def test_cfl_splits_three_pairs_that_pull_three_ways():
     assert (home[:3] == home[3:]).all()
 
 
+def test_short_updates_have_the_cosines_of_long_ones():
+    updates = np.array([[0.1, 0.0], [0.2, 0.2], [0.0, 30.0]])
+    assert cfl_module.cosine_matrix(updates) == pytest.approx(
+        cfl_module.cosine_matrix(updates * 100)
+    )
+    assert cfl_module.cosine_matrix(updates)[0, 1] == pytest.approx(np.sqrt(0.5))
+
+
 def test_cfl_of_identical_updates_does_not_split():
     seen = aftermath([[0.0, 0.0]] * 4, [0, 1, 2, 3])
     assert len(CFL(eps1=1.0, eps2=-1.0).after({}, seen)[0]) == 2, (

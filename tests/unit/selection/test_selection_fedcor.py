@@ -400,3 +400,19 @@ def test_traffic_is_that_of_the_table():
     both = 2 * clients + m  # the present model and the trial's outcome go to everybody
     assert down == [clients] * 4 + [both, m]
     assert up == [m * size + 4 * clients] * 4 + [2 * m * size + 8 * clients, m * size]
+
+
+def test_what_rounding_takes_away_is_not_less_than_the_noise():
+    # client 1 is client 0 again, so large that its variance after 0 is rounded to 0
+    embedding = np.array([[2.0**30, 2.0**30, 0.0]])
+    everybody = np.arange(3)
+    chosen = most_informative(
+        embedding,
+        np.array([0.25, 0.25, 0.5]),
+        np.ones(3),
+        everybody,
+        np.ones(3, bool),
+        2,
+        noise=0.1,
+    )
+    assert chosen.tolist() == [0, 2]
