@@ -80,6 +80,28 @@ def test_a_whole_client_in_pieces_has_the_gradient_of_the_whole(store, monkeypat
     assert cut.loss == pytest.approx(whole.loss, abs=1e-6)
 
 
+def test_what_cannot_be_cut_and_what_need_not_be_stays_whole(store, monkeypatch):
+    """Batch statistics are those of the whole batch, and an ordinary batch is no whole client."""
+
+    def normed():
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, 10))
+
+    pieces = []
+    original = step.AutogradStep._piece
+
+    def noted(self, x, y, lesson, examples):
+        pieces.append(len(y))
+        return original(self, x, y, lesson, examples)
+
+    monkeypatch.setattr(step.AutogradStep, "_piece", noted)
+    monkeypatch.setattr(step, "PIECE", 20)
+    size = int(np.diff(store.train_offsets)[3])
+    for factory, job in ((normed, WHOLE), (build("cnn"), LocalJob(batch=size))):
+        with LocalRuntime(store, factory, workers=1) as runtime:
+            runtime.train(TrainOrder([3], runtime.initial(0)[None], [0], job, 0, 1))
+    assert pieces == [size, size]
+
+
 def test_many_whole_clients_of_different_sizes_have_the_bits_of_each_alone(store, monkeypatch):
     widths = []
     original = linear._batches

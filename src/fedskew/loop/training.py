@@ -37,7 +37,6 @@ class Runner:
     params: Params  # the last usable model; the slot's own until somebody has answered
     answered: bool = False
     dropped: bool = False
-    examples: int = 0
     steps: int = 0
     loss: dict[int, float] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
@@ -61,7 +60,6 @@ class Runner:
             return
         self.params, self.answered = replies.params[row], True
         self.work[client] = int(replies.examples[row]), int(replies.steps[row])
-        self.examples += self.work[client][0]
         self.steps += self.work[client][1]
         self.loss[client] = float(replies.loss[row])
 
