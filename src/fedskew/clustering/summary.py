@@ -1,9 +1,10 @@
 """Many clients as a few thousand equal cells of near-equal clients, by a rule without chance.
 
-Clients are halved again and again along the column in which they differ most, until a cell holds
-K / most of them; each cell is then one point, the mean of its clients. There is no draw and the
-order of the clients plays no part, so the same clients always give the same cells: what is found on
-them cannot change with the seed.
+Clients are cut in two again and again along the column in which they differ most, until a cell
+holds K / most of them; each cell is then one point, the mean of its clients. Where that column has
+two clearly different sides the cut goes between them, so that a cell holds clients of one group;
+else it halves. There is no draw and the order of the clients plays no part, so the same clients
+always give the same cells: what is found on them cannot change with the seed.
 
 A cell on the border of two groups may hold clients of both; so the tenth of the clients that is
 farthest from the mean of its cell goes to the cell with the nearest mean. Cells hold about equally
@@ -25,6 +26,8 @@ from fedskew.clustering.space import nearest_point
 from fedskew.types import Floats, Ints
 
 FARTHEST = 0.1  # of the clients look for a nearer cell
+MANY = 8  # cells; fewer are halved, or clear cuts would leave many small cells
+CLEAR = 0.8  # of the variance; the best cut of evenly spread values explains 3/4
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,15 @@ class Summary:
 
 
 def summarise(points: Floats, most: int) -> Summary:
-    """At most ``most`` cells of equally many clients.
+    """At most ``most`` cells of about equally many clients.
 
     >>> found = summarise(np.array([[0.0], [9.0], [1.0], [8.0]]), 2)
     >>> found.own, found.means.ravel(), found.picked.ravel()
     (array([0, 1, 0, 1]), array([0.5, 8.5]), array([1., 8.]))
     """
-    cells = _cells(points, -(-len(points) // most))
+    size = -(-len(points) // most)
+    while len(cells := _cells(points, size)) > most:  # clear cuts leave small cells
+        size = max(size + 1, size * len(cells) // most)
     own = np.empty(len(points), np.int64)
     own[np.concatenate(cells)] = np.repeat(np.arange(len(cells)), [len(rows) for rows in cells])
     means = _means(points, own)
@@ -79,18 +84,37 @@ def _pick(cells: list[Ints]) -> Ints:
 
 
 def _cells(points: Floats, size: int) -> list[Ints]:
-    """The clients of each cell, ``size`` of them in all but the last."""
+    """The clients of each cell, ``size`` of them in all but the last on a side of a clear cut."""
     cells, waiting = [], [_in_order(points)]
     while waiting:
         rows = waiting.pop()
         if len(rows) <= size:
             cells.append(rows)
             continue
-        half = size * (-(-len(rows) // size) // 2)
         inside = points[rows]
-        parted = np.argpartition(inside[:, inside.var(axis=0).argmax()], half)
-        waiting += [rows[parted[half:]], rows[parted[:half]]]
+        column = inside[:, inside.var(axis=0).argmax()]
+        order = np.argsort(column, kind="stable")
+        at = _clear_cut(column[order], size) if len(rows) >= MANY * size else 0
+        at = at or size * (-(-len(rows) // size) // 2)
+        waiting += [rows[order[at:]], rows[order[:at]]]
     return cells
+
+
+def _clear_cut(ranked: Floats, least: int) -> int:
+    """Where rising values fall into two clearly different parts, each of ``least`` or more: the
+    cut that explains most of their variance, if that is ``CLEAR`` of it; 0 if there is none.
+
+    >>> _clear_cut(np.array([0.0, 0.1, 0.1, 0.9, 1.0]), 1), _clear_cut(np.arange(9.0), 1)
+    (3, 0)
+    """
+    n = len(ranked)
+    before = np.arange(1, n)
+    centred = ranked - ranked.mean()
+    explained = np.square(np.cumsum(centred)[:-1]) / (before * (n - before)) * n
+    allowed = (before >= least) & (n - before >= least) & (ranked[1:] > ranked[:-1])
+    best = int(np.where(allowed, explained, 0.0).argmax())
+    clear = allowed[best] and explained[best] >= CLEAR * np.square(centred).sum()
+    return best + 1 if clear else 0
 
 
 def _in_order(points: Floats) -> Ints:

@@ -136,8 +136,10 @@ class _Pressed:
         weight, own = widened(self._weight, width, 0), y.unsqueeze(1)
         raised = logits + widened(self._shift, width, 0)
         raised.scatter_(1, own, 0.0 if self._counted else GONE)
-        level = raised.logsumexp(0)
-        gradient.addcmul_(raised.sub_(level).exp_().scatter_(1, own, 0.0), weight)
+        shares = torch.log_softmax(raised, 0)
+        # as logsumexp, which takes seven passes; entries are no smaller than logits are
+        level = raised[0] - shares[0] if self._counted else raised.logsumexp(0)
+        gradient.addcmul_(shares.exp_().scatter_(1, own, 0.0), weight)
         if self._counted:
             return (torch.dot(weight, level) - self._total * math.log(n)) * n
         others = n - y.bincount(minlength=width)  # none: there is nothing to press down
