@@ -178,11 +178,12 @@ def test_a_clear_cut_is_the_best_of_all_cuts() -> None:
         sides = (values[:k], values[k:])
         return sum(len(side) * (side.mean() - values.mean()) ** 2 for side in sides)
 
-    assert _clear_cut(values, 1) == max(range(1, 70), key=explained) == 50
-    assert _clear_cut(values, 21) == 49, "the best with 21 on either side"
-    assert _clear_cut(values, 36) == 0, "70 are not enough for that"
-    assert _clear_cut(np.linspace(0, 1, 100), 1) == 0, "evenly spread"
-    assert _clear_cut(np.ones(10), 1) == 0, "all the same"
+    assert max(range(1, 70), key=explained) == 50
+    assert _clear_cut(values, 1) == values[50]
+    assert _clear_cut(values, 21) == values[49], "the best with 21 on either side"
+    assert _clear_cut(values, 36) is None, "70 are not enough for that"
+    assert _clear_cut(np.linspace(0, 1, 100), 1) is None, "evenly spread"
+    assert _clear_cut(np.ones(10), 1) is None, "all the same"
 
 
 @pytest.mark.parametrize("name", ["kmeans", "kmedoids"])

@@ -56,9 +56,10 @@ def summarise(points: Floats, most: int) -> Summary:
     >>> found.own, found.means.ravel(), found.picked.ravel()
     (array([0, 1, 0, 1]), array([0.5, 8.5]), array([1., 8.]))
     """
-    size = -(-len(points) // most)
-    while len(cells := _cells(points, size)) > most:  # clear cuts leave small cells
-        size = max(size + 1, size * len(cells) // most)
+    # a little larger where there are many: clear cuts leave small cells
+    size = max(-(-len(points) // most), int(1.02 * len(points) / most))
+    while len(cells := _cells(points, size)) > most:
+        size = max(size + 1, int(1.05 * size * len(cells) / most))
     own = np.empty(len(points), np.int64)
     own[np.concatenate(cells)] = np.repeat(np.arange(len(cells)), [len(rows) for rows in cells])
     means = _means(points, own)
@@ -93,19 +94,22 @@ def _cells(points: Floats, size: int) -> list[Ints]:
             continue
         inside = points[rows]
         column = inside[:, inside.var(axis=0).argmax()]
-        order = np.argsort(column, kind="stable")
-        at = _clear_cut(column[order], size) if len(rows) >= MANY * size else 0
-        at = at or size * (-(-len(rows) // size) // 2)
-        waiting += [rows[order[at:]], rows[order[:at]]]
+        bar = _clear_cut(np.sort(column), size) if len(rows) >= MANY * size else None
+        if bar is not None:
+            waiting += [rows[column >= bar], rows[column < bar]]
+            continue
+        half = size * (-(-len(rows) // size) // 2)
+        parted = np.argpartition(column, half)
+        waiting += [rows[parted[half:]], rows[parted[:half]]]
     return cells
 
 
-def _clear_cut(ranked: Floats, least: int) -> int:
-    """Where rising values fall into two clearly different parts, each of ``least`` or more: the
-    cut that explains most of their variance, if that is ``CLEAR`` of it; 0 if there is none.
+def _clear_cut(ranked: Floats, least: int) -> float | None:
+    """The least value above a gap that parts rising values into two clearly different sides, each
+    of ``least`` or more: the cut that explains most of their variance, if that is ``CLEAR`` of it.
 
     >>> _clear_cut(np.array([0.0, 0.1, 0.1, 0.9, 1.0]), 1), _clear_cut(np.arange(9.0), 1)
-    (3, 0)
+    (0.9, None)
     """
     n = len(ranked)
     before = np.arange(1, n)
@@ -114,7 +118,7 @@ def _clear_cut(ranked: Floats, least: int) -> int:
     allowed = (before >= least) & (n - before >= least) & (ranked[1:] > ranked[:-1])
     best = int(np.where(allowed, explained, 0.0).argmax())
     clear = allowed[best] and explained[best] >= CLEAR * np.square(centred).sum()
-    return best + 1 if clear else 0
+    return float(ranked[best + 1]) if clear else None
 
 
 def _in_order(points: Floats) -> Ints:
