@@ -55,6 +55,19 @@ def test_the_default_probe_reads_label_mixes_exactly(store, name):
     assert total_variation(store, name, **OLD) > 0.01
 
 
+def noted_pieces(monkeypatch):
+    """A list that fills with the sizes of what goes forward and back at once."""
+    pieces = []
+    original = step.AutogradStep._piece
+
+    def noted(self, x, y, lesson, examples):
+        pieces.append(len(y))
+        return original(self, x, y, lesson, examples)
+
+    monkeypatch.setattr(step.AutogradStep, "_piece", noted)
+    return pieces
+
+
 def test_a_whole_client_in_pieces_has_the_gradient_of_the_whole(store, monkeypatch):
     def trained():
         with LocalRuntime(store, build("cnn"), workers=1) as runtime:
@@ -64,14 +77,7 @@ def test_a_whole_client_in_pieces_has_the_gradient_of_the_whole(store, monkeypat
         return replies
 
     whole = trained()
-    pieces = []
-    original = step.AutogradStep._piece
-
-    def noted(self, x, y, lesson, examples):
-        pieces.append(len(y))
-        return original(self, x, y, lesson, examples)
-
-    monkeypatch.setattr(step.AutogradStep, "_piece", noted)
+    pieces = noted_pieces(monkeypatch)
     monkeypatch.setattr(step, "PIECE", 50)
     cut = trained()
     assert len(pieces) > 4
@@ -86,14 +92,7 @@ def test_what_cannot_be_cut_and_what_need_not_be_stays_whole(store, monkeypatch)
     def normed():
         return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, 10))
 
-    pieces = []
-    original = step.AutogradStep._piece
-
-    def noted(self, x, y, lesson, examples):
-        pieces.append(len(y))
-        return original(self, x, y, lesson, examples)
-
-    monkeypatch.setattr(step.AutogradStep, "_piece", noted)
+    pieces = noted_pieces(monkeypatch)
     monkeypatch.setattr(step, "PIECE", 20)
     size = int(np.diff(store.train_offsets)[3])
     for factory, job in ((normed, WHOLE), (build("cnn"), LocalJob(batch=size))):
