@@ -136,10 +136,10 @@ class _Pressed:
         weight, own = widened(self._weight, width, 0), y.unsqueeze(1)
         raised = logits + widened(self._shift, width, 0)
         raised.scatter_(1, own, 0.0 if self._counted else GONE)
-        shares = torch.log_softmax(raised, 0)
-        # as logsumexp, which takes seven passes; entries are no smaller than logits are
-        level = raised[0] - shares[0] if self._counted else raised.logsumexp(0)
-        gradient.addcmul_(shares.exp_().scatter_(1, own, 0.0), weight)
+        logs = torch.log_softmax(raised, 0)
+        # the same as raised.logsumexp(0), which takes seven passes
+        level = raised[0] - logs[0] if self._counted else raised.logsumexp(0)
+        gradient.addcmul_(logs.exp_().scatter_(1, own, 0.0), weight)
         if self._counted:
             return (torch.dot(weight, level) - self._total * math.log(n)) * n
         others = n - y.bincount(minlength=width)  # none: there is nothing to press down
