@@ -8,11 +8,8 @@ thrown away, whoever served it. ``FEDSKEW_MIRROR`` names an address of your own 
 from __future__ import annotations
 
 import hashlib
-import http.client
 import os
 import shutil
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -25,7 +22,6 @@ VARIABLE = "FEDSKEW_MIRROR"
 TRIES = 3  # of one address whose connection breaks
 STALL_SECONDS = 30.0
 PIECE = 1 << 16
-TROUBLE = (OSError, http.client.HTTPException)  # URLError and timeouts are OSErrors
 
 
 @dataclass(frozen=True)
@@ -93,6 +89,9 @@ def _from_any(
 
 
 def _from_one(url: str, file: RemoteFile, path: Path, progress: Progress | None) -> None:
+    import http.client  # here, or every list of datasets pays for it
+    import urllib.error
+
     host = urlsplit(url).netloc
     part = path.with_name(path.name + ".part")
     for left in reversed(range(TRIES)):
@@ -101,7 +100,7 @@ def _from_one(url: str, file: RemoteFile, path: Path, progress: Progress | None)
             break
         except urllib.error.HTTPError as error:
             raise DataError(f"mirror {host}", f"answers {error.code}") from None
-        except TROUBLE as error:
+        except (OSError, http.client.HTTPException) as error:  # URLError, timeouts: OSErrors
             if not left:
                 said = getattr(error, "reason", error)
                 raise DataError(f"mirror {host}", f"cannot be read ({said})") from None
@@ -113,6 +112,8 @@ def _from_one(url: str, file: RemoteFile, path: Path, progress: Progress | None)
 
 def _receive(url: str, file: RemoteFile, part: Path, progress: Progress | None) -> None:
     """Append what is missing; an address that cannot go on in the middle begins anew."""
+    import urllib.request
+
     done = part.stat().st_size if part.exists() else 0
     if file.bytes and done >= file.bytes:
         return
