@@ -1,7 +1,7 @@
 """The federation that is asked about: label counts, how it trains, how large its model is.
 
-From a recipe (its data are dealt out), a file or table of label counts, or a run folder. What is
-not known is assumed, and said.
+From a recipe (its data are dealt out), a file or table of label counts, a run folder, or a fleet's
+clients, which were asked. What is not known is assumed, and said.
 """
 
 from __future__ import annotations
@@ -16,12 +16,19 @@ import numpy as np
 
 from fedskew.advice.features import Training
 from fedskew.advice.forecast import Anchor
-from fedskew.errors import RecipeError
+from fedskew.errors import RecipeError, RunFolderError
 from fedskew.experiment.figures import last_mean
 from fedskew.experiment.run import Run
 from fedskew.experiment.world import dataset_of, factory_of
-from fedskew.measure import Counts, counts_of_data, counts_of_run, read_counts
+from fedskew.measure import (
+    Counts,
+    counts_of_data,
+    counts_of_run,
+    counts_of_signal,
+    read_counts,
+)
 from fedskew.recipe import Table, expand, load, names_code, override, resolve, shipped_recipes
+from fedskew.records import read_state
 
 PARAMETERS = 100_000  # of a model that nothing is known of
 PER_ROUND = 10  # clients a round where only counts are given
@@ -40,6 +47,7 @@ class Subject:
     assumed: tuple[str, ...] = ()
     anchors: Mapping[str, Anchor] | None = None
     seed: int = 0
+    fleet: bool = False  # measured by an app that can play the answer
 
     @property
     def training(self) -> Training:
@@ -59,6 +67,8 @@ def subject_of(
     trust: bool = False,
 ) -> Subject:
     """A federation from a recipe's name, file or dict, from label counts, or from a run folder."""
+    if isinstance(source, Subject):
+        return source
     if isinstance(source, Mapping):
         return _of_recipe(source, settings or {}, parameters, seed)
     if isinstance(source, Counts):
@@ -142,6 +152,19 @@ def _of_run(
     data = "" if own else str(resolved["data"]["use"])
     subject = Subject(counts, resolved, size, data, not own, assumed, seed=seed)
     return replace(subject, anchors=_anchor_of(run))
+
+
+def subject_of_fleet(folder: Path, recipe: Mapping[str, Any]) -> Subject:
+    """A fleet that was asked for its labels by a run without rounds: what its server knew then;
+    ``recipe`` is the resolved one that its app trains with.
+    """
+    state = read_state(folder)
+    if state.signal is None:
+        remedy = "Ask the fleet: fedskew flower advise"
+        raise RunFolderError(str(folder), "holds no label mixes of clients", remedy)
+    counts = counts_of_signal(state.signal, f"fleet {folder}")
+    size = int(state.models.shape[1])
+    return Subject(counts, recipe, size, "", False, fleet=True)
 
 
 def _federation_of(run: Run) -> tuple[Table, bool]:

@@ -7,6 +7,7 @@ import math
 from fedskew.advice.adviser import Advice, Choice, gain_is_certain
 from fedskew.advice.bank import BASE
 from fedskew.advice.budget import Budget
+from fedskew.advice.subject import Subject
 from fedskew.compare.amounts import amount
 from fedskew.distance import skew_figures
 from fedskew.measure.counts import plural
@@ -62,10 +63,10 @@ def _who(advice: Advice) -> str:
 
 def _what(advice: Advice, first: Choice) -> str:
     of = "clients' own models" if "personal" in first.wanted else "the model"
+    rounds = "" if advice.budget.resource == "rounds" else f"({plural(first.rounds, 'round')}) "
     return (
         f"Switch on {first.method}: within {budget_text(advice.budget)} "
-        f"({plural(first.rounds, 'round')}) "
-        f"{of} should reach {_percent(first.accuracy)} "
+        f"{rounds}{of} should reach {_percent(first.accuracy)} "
         f"(90 % interval {_percent(first.low)} to {_percent(first.high)}) "
         f"for {amount(first.spent['bytes'], 'bytes')}, {amount(first.spent['time'], 'seconds')} "
         f"and {amount(first.spent['energy'], 'joules')}."
@@ -105,7 +106,8 @@ def _grounds(advice: Advice) -> str:
         warning = f"This federation is unlike anything in the bank of {size}{reason}"
         if advice.pilot:
             return f"{warning}: the answer rests on what was measured here, {_measured(advice)}."
-        return f"{warning}: the figures are a guess and their intervals do not hold. Use --pilot."
+        guess = "the figures are a guess and their intervals do not hold"
+        return f"{warning}: {guess}. {_how_to_know(advice.subject)}"
     rests = f"This rests on the {len(advice.near.order)} nearest of {size} federations in the bank"
     more = f" and on what was measured here, {_measured(advice)}" if advice.pilot else ""
     last = int(advice.bank.levels[-1])
@@ -138,3 +140,12 @@ def _percent(share: float) -> str:
 
 def _points(share: float) -> str:
     return f"{100 * share:+.1f} points"
+
+
+def _how_to_know(subject: Subject) -> str:
+    """What tells more than a bank that holds nothing alike."""
+    if subject.fleet:
+        return "Play some rounds of the first choices there (fedskew flower run)."
+    if subject.has_data:
+        return "Use --pilot."
+    return "Runs of the first choices on your data tell more; advise takes their folders."

@@ -18,13 +18,17 @@ OWN_DATA = (
     "run it in Python, fedskew.run(this file, data=..., clients=...)."
 )
 
+ON_A_FLEET = "Written for a fleet: put it in the place of recipe.toml in the app's folder."
+
 
 def ready(advice: Advice, method: str) -> Mapping[str, Any]:
     """A method's resolved recipe with as many rounds as the budget pays for."""
     choice = next(one for one in advice.choices if one.method == method)
     recipe = advice.candidates[method].recipe
     words = [f"{recipe.get('description', '')}".strip()]
-    if not advice.subject.has_data:
+    if advice.subject.fleet:
+        words.append(ON_A_FLEET)
+    elif not advice.subject.has_data:
         words.append(OWN_DATA)
     return {
         **recipe,

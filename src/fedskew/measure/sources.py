@@ -23,6 +23,7 @@ from fedskew.experiment.world import shards_of
 from fedskew.measure.counts import Counts, plural
 from fedskew.recipe import resolve
 from fedskew.records import CLIENTS, UNCHECKED, read_json
+from fedskew.types import Signal
 
 Progress = Callable[[int | None, int | None, str], None]
 ANY_MODEL = {"use": "custom"}  # nothing is trained
@@ -74,6 +75,23 @@ def counts_of_run(
     _check_same_clients(folder, run, shards)
     source = f"run {folder}: {describe(resolved, shards.clients, seed)}"
     return _counts(shards, source, (_counted(shards.client_test), *notes)), seed
+
+
+def counts_of_signal(signal: Signal, source: str) -> Counts:
+    """What a server knows of its clients' labels, as counts: a mix times a size, rounded.
+
+    >>> known = Signal([[0.25, 0.75], [0, 0]], [8, 0], "private", epsilon=1.0)
+    >>> counts = counts_of_signal(known, "a fleet")
+    >>> counts.table.tolist(), counts.notes[0]
+    ([[2, 6], [0, 0]], 'private counts (epsilon 1) of 1 of 2 clients')
+    """
+    sizes = np.maximum(signal.num_examples, 0) * signal.known
+    table = np.rint(np.nan_to_num(signal.rows) * sizes[:, None]).astype(np.int64)
+    budget = "" if signal.epsilon is None else f" (epsilon {signal.epsilon:g})"
+    known = f"{signal.known.sum()} of {plural(len(table), 'client')}"
+    note = f"{signal.source} counts{budget} of {known}"
+    clients, labels = ([str(number) for number in range(n)] for n in table.shape)
+    return Counts(table, clients, labels, source, (note,))
 
 
 def counts_of_runs(

@@ -44,6 +44,7 @@ from fedskew.records.reading import (
     Contents,
     read_folder,
     read_rounds,
+    read_state,
 )
 from fedskew.records.references import COMPUTED, REFERENCES, read_references, write_references
 from fedskew.records.rounds import ROUNDS, line_of, record_of
@@ -63,6 +64,7 @@ __all__ = [
     "Labels", "RunFolder", "checkpoint_bytes", "disk_errors", "labels_bytes", "line_of",
     "machine_facts", "model_bytes", "no_nan", "no_none", "read_checkpoint", "read_folder",
     "read_frozen", "read_json",
-    "read_labels", "read_model", "read_num_models", "read_references", "read_rounds", "record_of",
+    "read_labels", "read_model", "read_num_models", "read_references", "read_rounds", "read_state",
+    "record_of",
     "write_atomically", "write_json", "write_references", "write_sealed",
 ]  # fmt: skip

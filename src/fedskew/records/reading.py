@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.errors import RunFolderError
-from fedskew.records.checkpoints import check_against_checkpoint, lines_saved
+from fedskew.records.checkpoints import CHECKPOINT, check_against_checkpoint, lines_saved
 from fedskew.records.files import AGAIN, REFINISH, disk_errors, read_json
 from fedskew.records.labels import LABELS, Labels, read_labels
 from fedskew.records.references import read_references
 from fedskew.records.rounds import ROUNDS, Lines, read_lines
 from fedskew.records.sums import NOT_WHOLE, checksum
-from fedskew.types import RoundRecord
+from fedskew.records.tensors import read_saved
+from fedskew.types import RoundRecord, State
 
 RECIPE, RUN = "recipe.toml", "run.json"
 FINAL, CLIENTS, RESULT = "final.safetensors", "clients.json", "result.json"
@@ -66,6 +67,12 @@ def read_rounds(folder: Path) -> list[RoundRecord]:
     """All whole records of a run folder; a half-written last line, left by a kill, is skipped."""
     facts = read_json(folder / RUN) if (folder / RUN).is_file() else {}
     return list(read_lines(folder, mark_of(facts), sealed=is_sealed(facts)).check().records)
+
+
+def read_state(folder: Path) -> State:
+    """Where a run folder's checkpoint stands; what the server knew of its clients is in it."""
+    facts = read_facts(folder)
+    return read_saved(folder / CHECKPOINT, mark_of(facts), sealed=is_sealed(facts)).state
 
 
 def read_facts(folder: Path) -> dict[str, Any]:

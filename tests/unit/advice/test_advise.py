@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -154,7 +155,11 @@ def test_unlike_anything_in_the_bank(bank, skewed):
     assert advice.unlike
     assert "unlike anything in the bank of 60" in advice.paragraph
     assert "learning rate" in advice.paragraph
-    assert "Use --pilot" in advice.paragraph
+    assert "Runs of the first choices on your data tell more" in advice.paragraph
+    fleet = replace(advice, subject=replace(advice.subject, fleet=True))
+    assert "(fedskew flower run)" in fleet.paragraph
+    here = replace(advice, subject=replace(advice.subject, has_data=True))
+    assert "Use --pilot" in here.paragraph  # which is refused where there are no data
     assert not ask(bank, skewed, budget="40rounds").unlike
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -80,18 +80,28 @@ def run(
         key: recipes.override({}, {f"x.{key}": value})["x"][key]
         for key, value in recipes.read_assignments(config or []).items()
     }
+    final = play_on(fleet, folder, values)
+    report(target, final, simulated=fleet.simulated > 0)
+
+
+def play_on(
+    fleet: Fleet, folder: Path, values: Mapping[str, Any], tell: Callable[[str], None] = say
+) -> Mapping[str, Any]:
+    """Submit an app, follow it to its end; what Flower knows of it then. A run that did not come to
+    its end is an error.
+    """
     engine = ["--federation-config", f"num-supernodes={fleet.simulated}"] if fleet.simulated else []
     answer = call(
         fleet.flower_home, "run", str(folder.resolve()), CONNECTION, *run_config(values), *engine
     )
     run_id = str(answer["run-id"])
-    note_run(fleet.folder, run_id, target)
-    say(f"Flower run {run_id}")
-    final = _follow(fleet, run_id)
+    note_run(fleet.folder, run_id, Path(values["out"]))
+    tell(f"Flower run {run_id}")
+    final = _follow(fleet, run_id, tell)
     if final["status"] != "finished:completed":
         remedy = "Finished rounds are on disk: --resume goes on"
         raise RunError(f"Flower run {run_id}", why_ended(final), remedy)
-    report(target, final, simulated=fleet.simulated > 0)
+    return final
 
 
 def _elsewhere(home: Path, address: str, authority: Path | None) -> Fleet:
@@ -101,7 +111,7 @@ def _elsewhere(home: Path, address: str, authority: Path | None) -> Fleet:
     return fleet
 
 
-def _follow(fleet: Fleet, run_id: str) -> Mapping[str, Any]:
+def _follow(fleet: Fleet, run_id: str, tell: Callable[[str], None]) -> Mapping[str, Any]:
     """Show our own lines of the ServerApp's log until the run has ended; what Flower knows of it
     then.
     """
@@ -111,7 +121,7 @@ def _follow(fleet: Fleet, run_id: str) -> Mapping[str, Any]:
             text = line.partition("fedskew: ")[2]
             if text and text not in seen:
                 seen.add(text)
-                say(text)
+                tell(text)
         try:
             found = list_runs(fleet.flower_home, run_id)[0]
         except RunError:
