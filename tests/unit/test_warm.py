@@ -20,8 +20,10 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
 # the same server, with other work than a message
 SERVER = """
-import os, sys
+import os, random, sys
 from pathlib import Path
+import numpy as np
+import numpy.random  # as what is loaded in advance does
 from fedskew.deploy import warm
 
 LEFT = []
@@ -29,6 +31,9 @@ LEFT = []
 def work():
     if sys.argv[1] == "crash":
         os.kill(os.getpid(), 9)
+    if sys.argv[1] == "dice":
+        print(random.random(), np.random.random())
+        sys.exit(0)
     LEFT.append(sys.argv[1])
     print("said", LEFT, os.environ["COLOUR"], os.getcwd(), flush=True)
     print("complained", file=sys.stderr)
@@ -69,6 +74,13 @@ def test_a_caller_gets_output_and_exit_code_of_its_own(served):
         assert (done.returncode, done.stderr) == (number, "complained\n")
         # nothing of an earlier call is left: each is a fresh copy
         assert done.stdout == f"said ['word'] green {served}\n"
+
+
+def test_copies_do_not_draw_the_same_numbers(served):
+    """An app that shuffles or augments without a seed must not do so alike at every client."""
+    drawn = [call(served, "dice").stdout.split() for _ in range(3)]
+    assert len({numbers[0] for numbers in drawn}) == 3
+    assert len({numbers[1] for numbers in drawn}) == 3  # numpy's
 
 
 def test_a_copy_that_dies_costs_its_caller_only(served):

@@ -23,6 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedskew.deploy import warm_call
 from fedskew.deploy.keys import private_folder
 from fedskew.deploy.warm_call import SOCKET, VARIABLE, address_in
@@ -98,13 +100,19 @@ def _become(
         os.environ.update(call["env"])
         os.chdir(call["folder"])
         sys.argv = [CLIENT_PROGRAM, *call["arguments"]]
-        random.seed()  # as in a process of its own
+        _new_dice()
         code = _exit_code(work)
         sys.stdout.flush()
         sys.stderr.flush()
         caller.sendall(json.dumps({"code": code}).encode() + b"\n")
     finally:
         os._exit(code)
+
+
+def _new_dice() -> None:
+    """As in a process of its own: Python and numpy begin with chance, torch with its default."""
+    random.seed()
+    np.random.seed()  # noqa: NPY002
 
 
 def _exit_code(work: Callable[[], None]) -> int:
