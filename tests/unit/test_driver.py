@@ -7,7 +7,8 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from fedskew.errors import RunFolderError
+import fedskew
+from fedskew.errors import RunError, RunFolderError
 from fedskew.experiment.driver import Backend, drive
 from fedskew.recipe import resolve
 from fedskew.records import Labels, RunFolder, read_checkpoint, read_json
@@ -106,3 +107,12 @@ def test_a_folder_that_somebody_holds_is_waited_for(tmp_path, monkeypatch):
         play(tmp_path / "r", resume=True)
     monkeypatch.setattr("fedskew.experiment.driver.time.sleep", lambda seconds: held.close())
     assert play(tmp_path / "r", resume=True, wait_seconds=60.0).finished
+
+
+def test_a_probe_that_nobody_answers_is_an_error(tmp_path):
+    """All would count as uniform, and the run would look as if there were no skew."""
+    settings = {"run.rounds": 0, "signal.use": "estimated", "faults.dropout": 1.0}
+    with pytest.raises(RunError, match="none of 20 clients answered the probe"):
+        fedskew.run("fedavg", settings=settings, workers=1)
+    run = fedskew.run("fedavg", settings={**settings, "faults.dropout": 0.5}, workers=1)
+    assert run.rounds[0].failures  # a few cost no more than what they do not say

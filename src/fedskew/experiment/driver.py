@@ -15,7 +15,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from fedskew.errors import RecipeError, RunFolderError
+from fedskew.errors import RecipeError, RunError, RunFolderError
 from fedskew.experiment.backend import Backend, OpenBackend, Session
 from fedskew.experiment.ending import finish
 from fedskew.experiment.run import Run
@@ -30,6 +30,7 @@ from fedskew.runtime.hostile import HostileRuntime
 from fedskew.types import RoundRecord, State
 
 OnRound = Callable[[RoundRecord], None]
+PROBE_FAILED = "no usable reply to the probe"  # as loop/probe.py says it
 
 
 def drive(
@@ -126,6 +127,18 @@ def _check_layout(state: State | None, setting: Setting, folder: RunFolder) -> N
         raise RunFolderError(str(folder.path), what, "Resume with the same data and model")
 
 
+def _check_anybody_known(state: State, record: RoundRecord) -> None:
+    """Clients that do not answer the probe count as uniform; if none does, the run would look as if
+    there were no skew.
+    """
+    if record.round or state.signal is None or state.signal.source != "estimated":
+        return
+    clients = int(state.signal.known.sum())
+    if 0 < clients == sum(why == PROBE_FAILED for why in record.failures.values()):
+        what = f"none of {clients} clients answered the probe: no label mix is known"
+        raise RunError("signal", what, "Use a recipe without a signal, or signal.use = 'histogram'")
+
+
 def _play(
     session: Session, state: State | None, on_round: OnRound | None
 ) -> tuple[State, list[RoundRecord]]:
@@ -134,6 +147,7 @@ def _play(
     records = [] if folder is None else read_rounds(folder.path)
     checkpoints = _Checkpoints(session)
     for reached, record in play(session.setting, state):
+        _check_anybody_known(reached, record)
         state = reached
         record = _completed(record, backend)
         records.append(record)
