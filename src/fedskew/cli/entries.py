@@ -18,6 +18,7 @@ import typer
 from fedskew import recipe as recipes
 from fedskew.cli.completing import entry_names, stage_names
 from fedskew.errors import RecipeError, did_you_mean
+from fedskew.foreign import read_toml
 from fedskew.recipe.schema import options_of
 
 Entry = Mapping[str, Any]  # what, citation, options
@@ -45,14 +46,15 @@ def list_(
     known = ["recipes", *recipes.PLAIN_TABLES, *recipes.REGISTRIES]
     if stage is not None and stage not in known:
         raise RecipeError("fedskew list", f"unknown stage '{stage}'", _where_else(stage, known))
+    if stage is None and not as_json:
+        _overview({one: lines_of(one) for one in known})
+        return
     content = {one: entries_of(one) for one in known if stage in (None, one)}
     if stage is not None and name is not None:
         content = {stage: _only(stage, name, content[stage])}
     if as_json:
         print(json.dumps(content, indent=2))
-    elif stage is None:
-        _overview(content)
-    else:
+    elif stage is not None:
         _details(stage, content[stage], cited=name is not None)
 
 
@@ -76,12 +78,12 @@ def _only(stage: str, name: str, entries: dict[str, Entry]) -> dict[str, Entry]:
 # ---------------------------------------------------------------- as a person reads it
 
 
-def _overview(content: Mapping[str, Mapping[str, Entry]]) -> None:
-    for stage, entries in content.items():
+def _overview(content: Mapping[str, Mapping[str, str]]) -> None:
+    for stage, lines in content.items():
         typer.secho(stage, bold=True)
-        margin = max(map(len, entries)) + 4
-        for name, entry in entries.items():
-            first = textwrap.shorten(_plain(entry["what"]), _width() - margin, placeholder=" …")
+        margin = max(map(len, lines)) + 4
+        for name, what in lines.items():
+            first = textwrap.shorten(_plain(what), _width() - margin, placeholder=" …")
             typer.echo("  " + typer.style(name, fg="cyan") + " " * (margin - 2 - len(name)) + first)
         typer.echo()
     typer.echo("options: fedskew list selection; one entry: fedskew list selection fedlecc")
@@ -121,6 +123,23 @@ def _width() -> int:
 
 
 # ---------------------------------------------------------------- what there is
+
+
+def lines_of(stage: str) -> dict[str, str]:
+    """What each entry is, and nothing else of it: half the time of :func:`entries_of`.
+
+    >>> all(lines_of(one) == {k: e["what"] for k, e in entries_of(one).items()}
+    ...     for one in ("recipes", "run", "selection"))
+    True
+    """
+    if stage == "recipes":
+        return {
+            key: str(read_toml(path).get("description", ""))
+            for key, path in recipes.shipped_recipes().items()
+        }
+    if stage in recipes.PLAIN_TABLES:
+        return {f"[{stage}]": _what(recipes.PLAIN_TABLES[stage])}
+    return {key: _what(function) for key, function in recipes.REGISTRIES[stage].items()}
 
 
 def entries_of(stage: str) -> dict[str, Entry]:

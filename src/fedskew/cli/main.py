@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -80,6 +81,8 @@ def fedskew(
 def main() -> None:
     """Entry point: an error made on purpose is one line and exit code 2."""
     plain_warnings()
+    if sys.argv[1:2] in (["list"], ["data"]):  # they compute nothing: no threads to start for that
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         app(standalone_mode=True)
     except FedskewError as error:
