@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 import fedskew
-from fedskew.errors import RunError, RunFolderError
+from fedskew.errors import RoundFailed, RunError, RunFolderError
 from fedskew.experiment.driver import Backend, drive
+from fedskew.loop.probe import PROBE_ROUNDS
 from fedskew.recipe import resolve
 from fedskew.records import Labels, RunFolder, read_checkpoint, read_json
+from fedskew.runtime.replies import Reply
 from fedskew.runtime.scripted import ScriptedRuntime
+from fedskew.types import Layout
 
 COUNTS = np.array([[6, 0], [0, 6], [3, 3], [4, 2]])
 RECIPE = resolve({"name": "scripted", "run": {"rounds": 4, "clients_per_round": 2}})
@@ -114,5 +117,23 @@ def test_a_probe_that_nobody_answers_is_an_error(tmp_path):
     settings = {"run.rounds": 0, "signal.use": "estimated", "faults.dropout": 1.0}
     with pytest.raises(RunError, match="none of 20 clients answered the probe"):
         fedskew.run("fedavg", settings=settings, workers=1)
+    with pytest.raises(RoundFailed, match="dropped out"):  # then this is what they hear
+        fedskew.run("fedavg", settings={**settings, "run.rounds": 1}, workers=1)
     run = fedskew.run("fedavg", settings={**settings, "faults.dropout": 0.5}, workers=1)
     assert run.rounds[0].failures  # a few cost no more than what they do not say
+
+
+def test_clients_that_train_but_refuse_the_probe_are_noticed():
+    counts = np.array([[8, 0, 2], [0, 5, 0], [1, 1, 8]])
+    layout = Layout.of([("weight", (3, 2), "weight"), ("bias", (3,), "weight")])
+
+    def script(client, round, model):
+        if round in PROBE_ROUNDS:
+            return Reply(None, failure="its policy does not give 'estimated'", sent=False)
+        return Reply(model + 1, 1.0, 0.1, 1, int(counts[client].sum()))
+
+    runtime = ScriptedRuntime(counts, layout=layout, script=script)
+    backend = Backend(runtime, clients_have_tests=lambda: False, labels=lambda: None)
+    recipe = resolve({"signal": {"use": "estimated"}, "run": {"rounds": 3, "clients_per_round": 2}})
+    with pytest.raises(RunError, match="none of 3 clients answered the probe"):
+        drive(recipe, 0, lambda reached: nullcontext(backend))

@@ -8,7 +8,7 @@ leaves one kind of folder wherever it is played.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -127,14 +127,14 @@ def _check_layout(state: State | None, setting: Setting, folder: RunFolder) -> N
         raise RunFolderError(str(folder.path), what, "Resume with the same data and model")
 
 
-def _check_anybody_known(state: State, record: RoundRecord) -> None:
-    """Clients that do not answer the probe count as uniform; if none does, the run would look as if
-    there were no skew.
+def _check_anybody_known(state: State, records: Sequence[RoundRecord]) -> None:
+    """Clients that do not answer the probe count as uniform; if none did, a run looks as if there
+    were no skew. Asked once they have trained: if they cannot do that either, the round says why.
     """
-    if record.round or state.signal is None or state.signal.source != "estimated":
+    if state.signal is None or state.signal.source != "estimated":
         return
     clients = int(state.signal.known.sum())
-    if 0 < clients == sum(why == PROBE_FAILED for why in record.failures.values()):
+    if 0 < clients == sum(why == PROBE_FAILED for why in records[0].failures.values()):
         what = f"none of {clients} clients answered the probe: no label mix is known"
         raise RunError("signal", what, "Use a recipe without a signal, or signal.use = 'histogram'")
 
@@ -147,7 +147,8 @@ def _play(
     records = [] if folder is None else read_rounds(folder.path)
     checkpoints = _Checkpoints(session)
     for reached, record in play(session.setting, state):
-        _check_anybody_known(reached, record)
+        if record.round == 1:
+            _check_anybody_known(reached, records)
         state = reached
         record = _completed(record, backend)
         records.append(record)
@@ -159,6 +160,8 @@ def _play(
             on_round(record)
     if state is None:
         raise RecipeError("run.rounds", "nothing to do", "Give at least one round")
+    if len(records) == 1:
+        _check_anybody_known(state, records)
     checkpoints.save(state)
     backend.rounds_over()
     return state, records
