@@ -14,6 +14,10 @@ from fedskew.cli.own_rules import find_rules
 
 out_console = Console()
 err_console = Console(stderr=True)
+Budget = Annotated[
+    str | None,
+    typer.Option(help="What may be spent: 200MB, 2h, 50Wh or 100rounds (default: the rounds)."),
+]
 
 
 def advise(
@@ -24,10 +28,7 @@ def advise(
             "or a run folder."
         ),
     ],
-    budget: Annotated[
-        str | None,
-        typer.Option(help="What may be spent: 200MB, 2h, 50Wh or 100rounds (default: the rounds)."),
-    ] = None,
+    budget: Budget = None,
     allow: Annotated[
         str | None,
         typer.Option(

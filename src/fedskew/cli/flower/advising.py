@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from fedskew.cli.advise import Budget
 from fedskew.cli.flower.group import HOME, AsJson, Home, app, out_console, say_json
 from fedskew.cli.flower.runs import play_on
 from fedskew.deploy.fleet_sheet import read_fleet
 from fedskew.deploy.flower_cli import check_reachable
 from fedskew.errors import RecipeError, RunFolderError
 from fedskew.foreign import read_toml
-from fedskew.records import RESULT
+from fedskew.records import RESULT, read_state
 
 if TYPE_CHECKING:
     from fedskew.advice.adviser import Advice
@@ -30,10 +31,7 @@ def advise(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The folder of an app: see fedskew flower new.")
     ],
-    budget: Annotated[
-        str | None,
-        typer.Option(help="What may be spent: 200MB, 2h, 50Wh or 100rounds (default: the rounds)."),
-    ] = None,
+    budget: Budget = None,
     allow: Annotated[
         str | None,
         typer.Option(
@@ -74,9 +72,8 @@ def advise(
         shutil.rmtree(measured)
     if not (measured / RESULT).is_file():
         _measure(home, folder, settings, [*(set_ or []), *wanted], measured)
-    subject = subject_of_fleet(measured, settings.recipe)
-    _check_asked(measured, subject.counts.notes[0], allowed)
-    advice = ask(subject, budget=budget, allow=allowed)
+    _check_asked(measured, allowed)
+    advice = ask(subject_of_fleet(measured, settings.recipe), budget=budget, allow=allowed)
     _show(advice, out, as_json)
 
 
@@ -92,16 +89,16 @@ def _signal_settings(allowed: Allowed) -> list[str]:
     raise RecipeError("--allow", what, "Allow histograms, private=EPSILON or probe")
 
 
-def _check_asked(measured: Path, said: str, allowed: Allowed) -> None:
+def _check_asked(measured: Path, allowed: Allowed) -> None:
     """What an earlier call asked for may be more than is allowed now."""
-    kind = said.partition(" ")[0]
+    signal = read_state(measured).signal
     fits = {
         "disclosed": allowed.histograms,
         "private": allowed.private is not None or allowed.histograms,
         "estimated": allowed.probe,
     }
-    if not fits[kind]:
-        what = f"has {said}, which --allow {allowed.text} leaves out"
+    if signal is not None and not fits[signal.source]:
+        what = f"has {signal.source} label counts, which --allow {allowed.text} leaves out"
         raise RunFolderError(str(measured), what, "Use --again")
 
 
