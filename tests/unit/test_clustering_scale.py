@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from inspect import signature
 from types import SimpleNamespace
 
 import numpy as np
@@ -214,6 +215,12 @@ def test_everybody_decides_up_to_the_exact_limit(name: str) -> None:
     if name == "kmeans":  # nobody and no centre moves any more
         means = np.array([points[found.labels == c].mean(axis=0) for c in range(found.k)])
         assert means == pytest.approx(centers)
+
+
+@pytest.mark.parametrize("name", sorted(CLUSTERINGS))
+def test_every_rule_counts_each_of_50000_clients(name: str) -> None:
+    # OPTICS used cells from 20,000 on
+    assert signature(CLUSTERINGS[name]).parameters["exact_limit"].default >= 50_000
 
 
 def test_best_member_equals_brute_force() -> None:

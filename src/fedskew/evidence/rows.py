@@ -20,6 +20,8 @@ def row_of(run: Run, *, keep: tuple[str, ...], target: float | None) -> Row:
         row |= _to_target(run, target)
     if "curve" in keep:
         row |= _curve(run)
+    if "plateau" in keep and (plateau := run.to_plateau()).seconds is not None:
+        row["plateau"] = plateau.seconds
     if "clients" in keep:
         row["clients"] = list(run.clients["accuracy"])
     return row
