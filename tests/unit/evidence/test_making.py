@@ -12,10 +12,12 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from fedskew.errors import StudyError
+from fedskew.evidence import rows
 from fedskew.evidence.cells import cells_of
 from fedskew.evidence.making import make
 from fedskew.evidence.page import page_text
@@ -34,6 +36,7 @@ table = { rows = ["step"], columns = [{ figure = "number", format = ".1f" }] }
 """
 MEASURE = """
 from pathlib import Path
+from types import SimpleNamespace
 
 def count(cell):
     played = Path(__file__).with_name("played.txt")
@@ -172,6 +175,15 @@ def test_a_rule_in_a_file_of_the_users_counts_too(tmp_path, monkeypatch):
     rule.write_text("def first(view, rng):\n    return list(range(1, 1 + view.budget))\n")
     state = state_of(cells_of(study), results)
     assert (len(state.older), state.changed) == (1, ["rule_of_mine"])
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(12.5, {"plateau": 12.5}), (None, {})])
+def test_a_row_says_when_a_run_got_no_better(monkeypatch, seconds, kept):
+    monkeypatch.setattr(rows, "scores_of", lambda run: {"final": 0.5})
+    plateau = SimpleNamespace(seconds=seconds)
+    run = SimpleNamespace(num_models=1, fairness=None, to_plateau=lambda: plateau)
+    row = rows.row_of(run, keep=("plateau",), target=None)
+    assert row == {"final": 0.5, "models": 1, **kept}
 
 
 # ---------------------------------------------------------------- killed
