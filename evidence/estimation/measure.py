@@ -120,4 +120,4 @@ def figures(truth: Floats, rows: Floats, sizes: Ints) -> dict[str, float]:
 
 def work(cell: Cell) -> float:
     """Expected seconds, for the time left."""
-    return EPOCH_SECONDS[cell.recipe["data"]["use"]] * int(cell.options["epochs"]) + 0.3
+    return EPOCH_SECONDS.get(cell.recipe["data"]["use"], 2.0) * int(cell.options["epochs"]) + 0.3
