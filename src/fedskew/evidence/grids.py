@@ -17,7 +17,7 @@ GRID_KEYS = (
     *("figures", "keep", "target", "references", "tuned"),
 )
 BEST = ("max", "min")
-KEEP = ("curve", "plateau", "clients")  # what else a run's row can hold
+KEEP = ("curve", "plateau", "multicast", "clients")  # what else a run's row can hold
 Changes = Mapping[str, Any]
 
 

@@ -20,6 +20,8 @@ def row_of(run: Run, *, keep: tuple[str, ...], target: float | None) -> Row:
         row |= _to_target(run, target)
     if "curve" in keep:
         row |= _curve(run)
+    if "multicast" in keep:
+        row["multicast"] = sum(t.multicast for record in run.rounds for t in record.transfers)
     if "plateau" in keep and (plateau := run.to_plateau()).seconds is not None:
         row["plateau"] = plateau.seconds
     if "clients" in keep:

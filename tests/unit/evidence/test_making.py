@@ -186,6 +186,13 @@ def test_a_row_says_when_a_run_got_no_better(monkeypatch, seconds, kept):
     assert row == {"final": 0.5, "models": 1, **kept}
 
 
+def test_a_row_counts_bytes_where_one_send_reaches_everybody(monkeypatch):
+    monkeypatch.setattr(rows, "scores_of", lambda run: {"final": 0.5})
+    sent = [SimpleNamespace(transfers=[SimpleNamespace(multicast=n)]) for n in (3, 4)]
+    run = SimpleNamespace(num_models=1, fairness=None, rounds=sent)
+    assert rows.row_of(run, keep=("multicast",), target=None)["multicast"] == 7
+
+
 # ---------------------------------------------------------------- killed
 
 RUNS = """
