@@ -19,9 +19,7 @@ Differs from the paper:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -36,7 +34,7 @@ from fedskew.clustering.walk import (
     rounded,
 )
 from fedskew.errors import RecipeError
-from fedskew.types import Clustering, Floats, Geometry, Ints
+from fedskew.types import Clustering, Geometry, Ints
 
 EXACT_LIMIT = 50_000  # clients; eight walks through K^2 / 2 distances, and shorter ones
 
@@ -94,29 +92,15 @@ def _search(
     tried = [value for value in min_samples if value <= len(distances) / 4]
     if not isinstance(distances, Rows):
         distances = rounded(distances)
-    cores = core_distances(distances, tried)
-    # numpy lets go of the lock within long rows: threads share the walks, a core each
-    threads = os.cpu_count() if isinstance(distances, Rows) else 1
-    pool = ThreadPoolExecutor(threads)
-    found = pool.map(lambda core: _walks(distances, core, max_eps), cores)
-    try:
-        all_walks = list(found)
-    finally:
-        pool.shutdown(cancel_futures=True)
-    for least, walks in zip(tried, all_walks, strict=True):
+    for least, core in zip(tried, core_distances(distances, tried), strict=True):
+        walks: dict[float, Ordering] = {}
+        wider = None
+        for radius in sorted(set(max_eps), reverse=True):
+            wider = walks[radius] = order_clients(distances, core, radius, wider)
         for radius in max_eps:
             for steepness in xi:
                 params = {"min_samples": least, "max_eps": radius, "xi": steepness}
                 yield Candidate(params, extract_xi(walks[radius], least, steepness))
-
-
-def _walks(distances: Distances, core: Floats, max_eps: tuple[float, ...]) -> dict[float, Ordering]:
-    """One walk per radius, each as far as it can from the next wider one."""
-    walks: dict[float, Ordering] = {}
-    wider = None
-    for radius in sorted(set(max_eps), reverse=True):
-        wider = walks[radius] = order_clients(distances, core, radius, wider)
-    return walks
 
 
 def extract_xi(walk: Ordering, min_samples: int, xi: float) -> Ints:
