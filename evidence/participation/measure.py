@@ -67,7 +67,8 @@ def play(cell: Cell) -> dict[str, Any]:
         "snr_db": snr_db.round(2).tolist(),
         **{name: getattr(figures, name) for name in FIGURES},
         **dict(zip(THIRDS, figures.mean_by_snr_tercile or (), strict=True)),
-        "snr_correlation": float(np.corrcoef(times, snr_db)[0, 1]),
+        # nobody is preferred where all are chosen alike
+        "snr_correlation": float(np.corrcoef(times, snr_db)[0, 1]) if np.ptp(times) else 0.0,
         "imbalance": float(np.mean([imbalance(world.shares[ids]) for ids in sets])),
         "distinct": int((state.times_selected > 0).sum()),
     }
