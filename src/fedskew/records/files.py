@@ -48,10 +48,21 @@ def write_atomically(path: Path, content: bytes, *, previous: Path | None = None
                 file.flush()
                 os.fsync(file.fileno())
             if previous is not None and path.is_file():
-                os.replace(path, previous)
+                _keep(path, previous)
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def _keep(path: Path, previous: Path) -> None:
+    """Give a file a second name; on a disk that has no second names it loses the first."""
+    spare = previous.with_name(f".{previous.name}.tmp")
+    spare.unlink(missing_ok=True)
+    try:
+        os.link(path, spare)
+    except OSError:
+        os.replace(path, spare)
+    os.replace(spare, previous)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -38,6 +38,7 @@ from fedskew.records import (
     read_references,
     read_rounds,
     record_of,
+    write_atomically,
     write_references,
     write_sealed,
 )
@@ -456,3 +457,30 @@ def test_a_word_is_one_line_on_the_command_line(monkeypatch):
     said = warnings.formatwarning(RunFolderWarning("going on"), RunFolderWarning, "x.py", 1)
     assert said == "note going on\n"
     assert "x.py:1: UserWarning: other" in warnings.formatwarning("other", UserWarning, "x.py", 1)
+
+
+@pytest.mark.parametrize("second_names", [True, False])
+def test_a_kill_between_two_checkpoints_leaves_one(tmp_path, monkeypatch, second_names):
+    # the older one was moved away before the newer had its name: a kill between left none there
+    path, previous = tmp_path / "checkpoint", tmp_path / "before"
+    write_atomically(path, b"one", previous=previous)
+    write_atomically(path, b"two", previous=previous)
+    assert (path.read_bytes(), previous.read_bytes()) == (b"two", b"one")
+    move = os.replace
+
+    def die(old, new):
+        if Path(new) == path:
+            raise KeyboardInterrupt
+        move(old, new)
+
+    def refuse(*_):
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "replace", die)
+    if not second_names:
+        monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(path, b"three", previous=previous)
+    assert previous.read_bytes() == b"two"
+    if second_names:
+        assert path.read_bytes() == b"two"
