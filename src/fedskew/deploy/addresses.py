@@ -12,13 +12,16 @@ LOOPBACK = "127.0.0.1"
 EVERYWHERE = ("0.0.0.0", "::")
 # below those the kernel gives to outgoing connections: one is still free when a node binds it
 PORTS = range(20_000, 32_000)
+_given: set[int] = set()  # by this process
 
 
 def free_port(host: str) -> int:
-    """A port nobody listens on."""
+    """A port nobody listens on, another one each time: who was given one may not listen yet."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for port in random.SystemRandom().sample(PORTS, 50):
+    left = [port for port in PORTS if port not in _given]
+    for port in random.SystemRandom().sample(left, min(50, len(left))):
         with contextlib.suppress(OSError), socket.create_server((host, port), family=family):
+            _given.add(port)
             return port
     raise RunError(
         f"address {host}",
