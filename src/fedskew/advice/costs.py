@@ -20,6 +20,8 @@ from fedskew.advice.budget import Budget
 from fedskew.experiment.figures import Resource
 from fedskew.types import Floats, Ints
 
+ROUNDING = 1e-9  # a budget that pays for 9.9999999999 rounds pays for 10
+
 
 @dataclass(frozen=True)
 class Means:
@@ -94,7 +96,8 @@ class Price:
         left, each = budget.amount - self.start[budget.resource], self.each[budget.resource]
         if each <= 0:  # nothing is sent, say
             return math.inf if left >= 0 else 0.0
-        return max(0.0, left // each)
+        # costs are means, and how a mean is rounded depends on the processor
+        return float(max(0, math.floor(left / each * (1 + ROUNDING))))
 
 
 def units_of(bank: Bank, weights: Floats, method: str, means: Means) -> dict[str, float]:

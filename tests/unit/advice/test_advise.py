@@ -82,6 +82,14 @@ def test_a_budget_in_bytes_is_read_off_in_rounds_and_kept(bank, skewed):
     assert "costs more" in ask(bank, skewed, budget="20MB").left_out["balanced_chains"]
 
 
+@pytest.mark.parametrize("nearly", [np.nextafter(4e6, 0), 4e6, np.nextafter(4e6, 5e6)])
+def test_how_a_processor_rounds_a_mean_costs_no_round(nearly):
+    """Seen on a machine whose dot product gave a price of 4,000,000.0000000005 bytes."""
+    price = Price({"bytes": 0.0}, {"bytes": float(nearly)})
+    assert price.rounds_for(Budget("bytes", 40e6)) == 10
+    assert price.rounds_for(Budget("bytes", 39.9e6)) == 9
+
+
 def test_time_and_energy_by_hand():
     """A model takes 0.5 s, an example 1 ms, 100 examples a client, two epochs: a turn is 0.2 s."""
     means = Means(20, 5, 100.0, 1000, 0.5, 0.1, 0.001, 30.0, 1.0)
