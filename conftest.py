@@ -1,9 +1,14 @@
 """Where Flower is not installed, doctests of the modules that need it are left out (`make
-test-flower` runs them).
+test-flower` runs them). One thread a process: tests run side by side, and threads that wait for work
+spin.
 """
 
+import os
 import warnings
 from importlib.util import find_spec
+
+for library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # before numpy reads it
 
 # no tests of their own
 HELPERS = (

@@ -203,23 +203,32 @@ KEEPERS = {place: lambda place=place: Remembering(place) for place in PLACES}
 
 @pytest.mark.parametrize("keeper", [*KEEPERS, "embedding"])
 def test_what_a_model_remembers_does_not_reach_the_next_client(shards, keeper):
-    factory = KEEPERS.get(keeper, Shortening)
     job = LocalJob(epochs=2, batch=16, lr=0.05)
-    with (
-        LocalRuntime(store_of(shards), factory, workers=1) as alone,
-        LocalRuntime(store_of(shards), factory, workers=2) as team,
-    ):
+    with LocalRuntime(store_of(shards), KEEPERS.get(keeper, Shortening), workers=1) as alone:
         start = alone.initial(0)
-        team.initial(0)
         order = TrainOrder(range(5), start[None], [0] * 5, job, seed=0, round=1)
-        first, second, many = alone.train(order), alone.train(order), team.train(order)
+        first, second = alone.train(order), alone.train(order)
         backwards = alone.train(order.only([4, 3, 2, 1, 0]))
-        scores = [side.evaluate(first.params) for side in (alone, alone, team)]
+        scores = [alone.evaluate(first.params) for _ in range(2)]
     assert first.failures == ("",) * 5
     assert np.abs(first.params - start).max() > 1e-3
-    for other in (second.params, many.params, backwards.params[::-1]):
+    for other in (second.params, backwards.params[::-1]):
         assert first.params.tobytes() == other.tobytes()
-    assert scores[0].loss.tobytes() == scores[1].loss.tobytes() == scores[2].loss.tobytes()
+    assert scores[0].loss.tobytes() == scores[1].loss.tobytes()
+
+
+@pytest.mark.parametrize("keeper", ["integer", "frozen, by data", "not kept", "embedding"])
+def test_nor_does_it_depend_on_who_else_works(shards, keeper):
+    """Workers are other processes, which take seconds to read this file: four of the twelve."""
+    results = []
+    for workers in (1, 2):
+        factory = KEEPERS.get(keeper, Shortening)
+        with LocalRuntime(store_of(shards), factory, workers=workers) as runtime:
+            model, job = runtime.initial(0)[None], LocalJob(epochs=2, batch=16, lr=0.05)
+            order = TrainOrder(range(5), model, [0] * 5, job, seed=0, round=1)
+            trained = runtime.train(order).params
+            results.append((trained.tobytes(), runtime.evaluate(trained).loss.tobytes()))
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("place", PLACES)

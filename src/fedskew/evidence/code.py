@@ -17,7 +17,7 @@ import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedskew.evidence.cells import Cell
 from fedskew.recipe import REGISTRIES, find
@@ -34,13 +34,28 @@ ALWAYS = (
 Parts = Mapping[str, str]  # room or module -> digest
 
 
-def parts_of(cell: Cell) -> Parts:
-    """Digests of the code behind a cell, by room; a file outside the package by its own name."""
+class Roots(NamedTuple):
+    """Where the code behind a cell begins: modules of the package, and files of the study."""
+
+    modules: tuple[str, ...]
+    files: frozenset[Path]
+
+
+def roots_of(cell: Cell) -> Roots:
+    """The stages a cell names, what every run has, and what its study brings along. Most cells of
+    a study share them.
+    """
+    plugins = {cell.grid.measure, cell.grid.figures} - {""}
+    files = frozenset(cell.folder / plugin.partition(":")[0] for plugin in plugins)
+    return Roots((*ALWAYS, *_stage_modules(cell.recipe)), files)
+
+
+def parts_of(roots: Roots) -> Parts:
+    """Digests of the code that is reached, by room; a file outside the package by its own name."""
     rooms: dict[str, list[str]] = {}
-    for module in sorted(_reached((*ALWAYS, *_stage_modules(cell.recipe)))):
+    for module in sorted(_reached(roots.modules)):
         rooms.setdefault(room_of(module), []).append(digest_of(_file_of(module)))
-    for plugin in {cell.grid.measure, cell.grid.figures} - {""}:
-        file = cell.folder / plugin.partition(":")[0]
+    for file in roots.files:
         rooms[file.name] = [digest_of(file)]
         for module in sorted(_reached(_imports(file))):
             rooms[file.name].append(digest_of(_file_of(module)))

@@ -13,7 +13,7 @@ from typing import Any
 from fedskew.data import DATASETS, load
 from fedskew.errors import DataError, StudyError
 from fedskew.evidence.cells import Cell
-from fedskew.evidence.code import Parts, fingerprint_of, parts_of
+from fedskew.evidence.code import Parts, fingerprint_of, parts_of, roots_of
 from fedskew.evidence.results import Finished, Results
 from fedskew.evidence.study import Study
 from fedskew.evidence.tuning import cells_with
@@ -77,7 +77,7 @@ def plans_of(
 
 
 def _plan(place: int, cell: Cell, work: Path) -> Planned:
-    parts, data = parts_of(cell), _digest(cell)
+    parts, data = parts_of(roots_of(cell)), _digest(cell)
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(cell.labels.values())).strip("._")[:60]
     mark = f"{cell.fingerprint}-{fingerprint_of(parts)[:8]}{data[:8]}"
     return Planned(place, cell, parts, data, work / f"{name}-{mark}" / f"seed-{cell.seed}")

@@ -12,12 +12,13 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fedskew.errors import StudyError
 from fedskew.evidence.cells import Cell, Labels, identity_of
-from fedskew.evidence.code import Parts, fingerprint_of, parts_of
+from fedskew.evidence.code import Parts, fingerprint_of, parts_of, roots_of
 from fedskew.evidence.rows import Row
 from fedskew.records import machine_facts, no_nan, write_atomically
 
@@ -82,8 +83,9 @@ def state_of(cells: Sequence[Cell], results: Results | None) -> State:
     known = {done.identity: done for done in results.cells} if results else {}
     current, older, missing = [], [], []
     changed: set[str] = set()
+    digests = cache(parts_of)  # no file changes meanwhile
     for cell in cells:
-        done, parts = known.get(cell.identity), parts_of(cell)
+        done, parts = known.get(cell.identity), digests(roots_of(cell))
         if done is None or cell.waits:
             missing.append(cell)
         elif is_current(cell, done, parts):

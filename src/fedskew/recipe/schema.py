@@ -8,6 +8,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -38,6 +39,7 @@ class Option:
         )
 
 
+@cache
 def options_of(source: Any) -> Mapping[str, Option]:
     """The keyword-only parameters of a function, or the fields of a dataclass.
 

@@ -43,7 +43,7 @@ def changed(monkeypatch, file: str, old: str, new: str) -> None:
 
 
 def prints(cells):
-    return [code.fingerprint_of(code.parts_of(cell)) for cell in cells]
+    return [code.fingerprint_of(code.parts_of(code.roots_of(cell))) for cell in cells]
 
 
 def difference(before, after):
@@ -51,10 +51,10 @@ def difference(before, after):
 
 
 def test_a_change_in_the_loop_makes_every_cell_older(cells, monkeypatch):
-    before, parts = prints(cells), code.parts_of(cells[0])
+    before, parts = prints(cells), code.parts_of(code.roots_of(cells[0]))
     changed(monkeypatch, "fedskew/loop/federation.py", FIRST, "surprise = 1")
     assert all(a != b for a, b in zip(before, prints(cells), strict=True))
-    assert difference(parts, code.parts_of(cells[0])) == {"loop"}
+    assert difference(parts, code.parts_of(code.roots_of(cells[0]))) == {"loop"}
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,11 @@ def test_a_change_in_the_loop_makes_every_cell_older(cells, monkeypatch):
     ],
 )
 def test_a_change_in_a_stage_makes_those_older_that_use_it(cells, monkeypatch, file, room):
-    (lecc, bacsa), parts = prints(cells), code.parts_of(cells[0])
+    (lecc, bacsa), parts = prints(cells), code.parts_of(code.roots_of(cells[0]))
     changed(monkeypatch, file, FIRST, "surprise = 1")
     now = prints(cells)
     assert (now[0] != lecc, now[1] == bacsa) == (True, True)
-    assert difference(parts, code.parts_of(cells[0])) == {room}
+    assert difference(parts, code.parts_of(code.roots_of(cells[0]))) == {room}
 
 
 @pytest.mark.parametrize(

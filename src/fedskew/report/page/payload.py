@@ -273,9 +273,9 @@ def _commands(comparison: Comparison) -> list[str]:
 
 def _t_quantiles(most: int) -> list[float]:
     """0.975 quantile of Student's t by number of seeds; 0 where there is no interval."""
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
-    return [0.0, 0.0, *(round(float(t.ppf(0.975, n - 1)), 4) for n in range(2, most + 1))]
+    return [0.0, 0.0, *(round(float(stdtrit(n - 1, 0.975)), 4) for n in range(2, most + 1))]
 
 
 def _no_none(value: Any) -> Any:
