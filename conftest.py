@@ -1,5 +1,5 @@
 """Where Flower is not installed, doctests of the modules that need it are left out (`make
-test-flower` runs them). One thread a process: tests run side by side, and threads that wait for work
+test-flower` runs them). One thread a process: tests run side by side, and waiting threads
 spin.
 """
 

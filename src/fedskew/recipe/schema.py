@@ -95,7 +95,7 @@ def type_text(kind: Any) -> str:
         isinstance(origin, type) and issubclass(origin, typing.Sequence)
     ):
         return f"list of {type_text(arguments[0])}" if arguments else "list"
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return "{" + ", ".join(f"{o.name}: {o.text}" for o in options_of(kind).values()) + "}"
     return (
         "none"
