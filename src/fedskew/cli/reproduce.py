@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -25,6 +26,10 @@ def reproduce(
     again: Annotated[
         bool, typer.Option("--again", help="Play every cell again, also those that are up to date.")
     ] = False,
+    minutes: Annotated[
+        float,
+        typer.Option(min=0, help="After so long no other cell begins; what there is is written."),
+    ] = math.inf,
     page: Annotated[
         bool,
         typer.Option("--page", help="Play nothing: write pages and figures from the results."),
@@ -50,6 +55,7 @@ def reproduce(
             data_folder=folder,
             workers=workers,
             again=again,
+            minutes=minutes,
             as_json=as_json,
             quiet=quiet,
         )

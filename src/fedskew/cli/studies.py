@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -16,7 +16,7 @@ from rich.text import Text
 from fedskew.data import is_cached
 from fedskew.errors import StudyError
 from fedskew.evidence.cells import Cell
-from fedskew.evidence.making import WORK, make
+from fedskew.evidence.making import WORK, CellsFailed, make
 from fedskew.evidence.page import index_text, write_page
 from fedskew.evidence.results import FILE, Results, State, read_results, state_of, write_results
 from fedskew.evidence.study import Study, find_studies, read_study
@@ -58,15 +58,22 @@ def make_study(
     data_folder: str,
     workers: int,
     again: bool,
+    minutes: float,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Play what is missing of a study, then write results, figures and page."""
     study = read_study(folder, scale)
-    results = _make(study, _results(study), data_folder, workers, again, quiet or as_json)
+    how = _How(data_folder, workers, again, minutes, quiet or as_json)
+    try:
+        results, failed = _make(study, _results(study), how), None
+    except CellsFailed as error:  # what the others gave is worth keeping
+        results, failed = error.results, error
     _folder(study).mkdir(parents=True, exist_ok=True)
     write_results(_folder(study) / FILE, results)
     _say(study, results, _write(study, results), as_json)
+    if failed is not None:
+        raise failed
 
 
 def _folder(study: Study) -> Path:
@@ -146,17 +153,26 @@ def _word(fact: dict[str, Any]) -> str:
 # ---------------------------------------------------------------- making
 
 
-def _make(
-    study: Study, before: Results | None, folder: str, workers: int, again: bool, quiet: bool
-) -> Results:
+class _How(NamedTuple):
+    """How the user wants a study made."""
+
+    folder: str
+    workers: int
+    again: bool
+    minutes: float
+    quiet: bool
+
+
+def _make(study: Study, before: Results | None, how: _How) -> Results:
     try:
-        with _Display(study.name, quiet) as display:
+        with _Display(study.name, how.quiet) as display:
             return make(
                 study,
                 before,
-                folder=folder,
-                workers=workers or usable_cores(),
-                again=again,
+                folder=how.folder,
+                workers=how.workers or usable_cores(),
+                again=how.again,
+                minutes=how.minutes,
                 watch=display.show,
                 on_skip=display.line,
             )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shutil
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +26,12 @@ WORK = Path("runs") / "evidence"  # cells that were played, and the results of s
 Known = Mapping[Any, Finished]  # identity -> a cell of earlier results
 
 
+class CellsFailed(StudyError):
+    """Some cells could not be made; ``results`` are those of the others."""
+
+    results: Results
+
+
 def make(
     study: Study,
     before: Results | None = None,
@@ -32,6 +40,7 @@ def make(
     folder: str = "",
     workers: int = 1,
     again: bool = False,
+    minutes: float = math.inf,
     watch: Watch | None = None,
     on_skip: Callable[[str], None] | None = None,
 ) -> Results:
@@ -39,9 +48,14 @@ def make(
 
     ``folder``: where the data lie that cannot be fetched; cells without data are not played and
     stay as they were, which ``on_skip`` is told. ``workers`` 1: all in this process. What other
-    grids are tuned by is made first.
+    grids are tuned by is made first. After so many ``minutes`` no other cell begins: the results
+    are then those that there are.
     """
-    how = _How(work, folder, workers, again, watch, on_skip)
+    if again and minutes < math.inf:
+        what = "played again from the beginning, a piece would never grow"
+        raise StudyError("reproduce", what, "Give --again or --minutes, not both")
+    until = time.monotonic() + 60 * minutes
+    how = _How(work, folder, workers, again, until, watch, on_skip)
     part = tuning_part(study)
     if part is None:
         return _made(study, before, how)
@@ -58,8 +72,13 @@ class _How:
     folder: str
     workers: int
     again: bool
+    until: float  # of time.monotonic()
     watch: Watch | None
     on_skip: Callable[[str], None] | None
+
+    def enough(self) -> bool:
+        """Whether no other cell is to begin."""
+        return time.monotonic() >= self.until
 
 
 def _made(
@@ -81,9 +100,21 @@ def _made(
     if how.again:
         for plan in todo:
             shutil.rmtree(plan.out, ignore_errors=True)
-    _play([plan for plan in todo if finished(plan.out) is None], how.workers, how.watch)
-    kept |= {s.cell.identity: known[s.cell.identity] for s in skipped if s.cell.identity in known}
-    return _together(study, plans, skipped, kept, before)
+    failed = _play([plan for plan in todo if finished(plan.out) is None], how)
+    left = [plan.cell for plan in todo if finished(plan.out) is None]
+    for cell in (*left, *(one.cell for one in skipped)):  # as they were
+        if cell.identity in known:
+            kept[cell.identity] = known[cell.identity]
+    results = _together(study, plans, skipped, kept, before)
+    if failed:
+        error = CellsFailed(
+            "reproduce",
+            f"{len(failed)} of {len(todo)} cells failed; the first: {failed[0]}",
+            "Correct it, then give the same command: finished cells are kept",
+        )
+        error.results = results
+        raise error
+    return results
 
 
 def _current(plans: Sequence[Planned], known: Known) -> list[Planned]:
@@ -100,38 +131,35 @@ def _current(plans: Sequence[Planned], known: Known) -> list[Planned]:
 # ---------------------------------------------------------------- playing
 
 
-def _play(plans: Sequence[Planned], workers: int, watch: Watch | None) -> None:
+def _play(plans: Sequence[Planned], how: _How) -> list[str]:
+    """Which cells failed, and why."""
+    if how.enough():
+        return []
     plans = [plans[number] for number in order_of([plan.cell for plan in plans])]
     maker = maker_facts()
     jobs = [CellJob(plan.cell, str(plan.out), maker) for plan in plans]
-    watcher = Watcher([plan.cell for plan in plans], max(1, min(workers, len(jobs))), watch)
-    outcomes = _one_by_one(jobs, watcher) if workers == 1 else _at_once(jobs, workers, watcher)
-    failed = [
-        f"{plan.cell.title}: {outcome.error}"
-        for plan, outcome in zip(plans, outcomes, strict=True)
-        if outcome.summary is None
-    ]
-    if failed:
-        raise StudyError(
-            "reproduce",
-            f"{len(failed)} of {len(plans)} cells failed; the first: {failed[0]}",
-            "Correct it, then give the same command: finished cells are kept",
-        )
+    watcher = Watcher([plan.cell for plan in plans], max(1, min(how.workers, len(jobs))), how.watch)
+    outcomes = (_one_by_one if how.workers == 1 else _at_once)(jobs, how, watcher)
+    titles = {str(plan.out): plan.cell.title for plan in plans}
+    return [f"{titles[o.job.out]}: {o.error}" for o in outcomes if o.summary is None]
 
 
-def _at_once(jobs: Sequence[CellJob], workers: int, watcher: Watcher) -> list[Outcome]:
+def _at_once(jobs: Sequence[CellJob], how: _How, watcher: Watcher) -> list[Outcome]:
     return run_all(
         jobs,
-        workers,
+        how.workers,
         on_round=lambda number, record: watcher.hear(number, "round", record),
         on_row=lambda number, name: watcher.hear(number, "row", name),
         on_end=watcher.end,
+        enough=how.enough,
     )
 
 
-def _one_by_one(jobs: Sequence[CellJob], watcher: Watcher) -> list[Outcome]:
+def _one_by_one(jobs: Sequence[CellJob], how: _How, watcher: Watcher) -> list[Outcome]:
     outcomes = []
     for number, job in enumerate(jobs):
+        if number and how.enough():
+            break
         outcome = _outcome(number, job, watcher)
         watcher.end(number, outcome)
         outcomes.append(outcome)
@@ -166,9 +194,7 @@ def _together(
         done = kept.get(plan.cell.identity)
         if done is not None and before is not None:
             maker = before.makers[done.maker]
-        elif isinstance(plan, Planned):
-            record = finished(plan.out)
-            assert record is not None
+        elif isinstance(plan, Planned) and (record := finished(plan.out)) is not None:
             done, maker = plan.finished(record), record["maker"]
             code[plan.code] = plan.parts
         else:

@@ -49,7 +49,8 @@ def choices(study: Study, results: Results | None) -> Choose:
             source, rows = source_of(study, tuned), mine
         _check_seeds(f"{study.name}, grid {grid.name}", grid, source)
         tried = select(rows, {"grid": tuned.grid})
-        return best_of(tuned, source, [row for row in tried if agrees(row, labels)])
+        rows = [row for row in tried if agrees(row, labels)]
+        return best_of(tuned, source, rows, tries_of(tuned, source, labels))
 
     return choose
 
@@ -60,13 +61,21 @@ def agrees(row: Observation, labels: Labels) -> bool:
                if axis != "grid")  # fmt: skip
 
 
-def best_of(tuned: Tuned, source: Grid, rows: Sequence[Observation]) -> Choice | None:
-    """The label with the best mean, the first among equals; None unless all have been tried as
+def tries_of(tuned: Tuned, source: Grid, labels: Labels) -> int:
+    """How often each label is tried for a cell: with all seeds, on all axes it does not have."""
+    own = {tuned.axis, *labels}
+    return math.prod(len(axis.values) for axis in source.axes if axis.name not in own) * len(
+        source.seeds
+    )
+
+
+def best_of(tuned: Tuned, source: Grid, rows: Sequence[Observation], tries: int) -> Choice | None:
+    """The label with the best mean, the first among equals; None unless all have been tried so
     often. A number that is none is worse than any.
     """
     axis = next(axis for axis in source.axes if axis.name == tuned.axis)
     groups = {label: select(rows, {tuned.axis: label}) for label in axis.values}
-    if not rows or len({len(group) for group in groups.values()}) != 1:
+    if not rows or {len(group) for group in groups.values()} != {tries}:
         return None
     sign = 1 if tuned.best == "max" else -1
 

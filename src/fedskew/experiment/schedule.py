@@ -102,10 +102,15 @@ def run_all(
     on_round: Progress | None = None,
     on_row: OnRow | None = None,
     on_end: OnEnd | None = None,
+    enough: Callable[[], bool] = lambda: False,
 ) -> list[Outcome]:
-    """Run every job, ``cores`` at a time. A job that fails does not stop the others."""
+    """Run every job, ``cores`` at a time. A job that fails does not stop the others.
+
+    ``enough()`` is asked when a job has ended: once it is true no other begins, and those that did
+    not have no outcome.
+    """
     if not can_share():
-        return _one_by_one(jobs, on_round, on_row, on_end)
+        return _one_by_one(jobs, on_round, on_row, on_end, enough)
     outcomes: dict[int, Outcome] = {}
     waiting = list(range(len(jobs)))
     children = [_Child() for _ in range(min(cores, len(jobs)))]
@@ -125,21 +130,27 @@ def run_all(
                 if on_end is not None:
                     on_end(ended, outcome)
                 child.job = None
-                if waiting:
+                if waiting and not enough():
                     number = waiting.pop(0)
                     child.give(number, jobs[number])
     finally:
         for child in children:
             child.close()
-    return [outcomes[i] for i in range(len(jobs))]
+    return [outcomes[i] for i in sorted(outcomes)]
 
 
 def _one_by_one(
-    jobs: Sequence[Work], on_round: Progress | None, on_row: OnRow | None, on_end: OnEnd | None
+    jobs: Sequence[Work],
+    on_round: Progress | None,
+    on_row: OnRow | None,
+    on_end: OnEnd | None,
+    enough: Callable[[], bool],
 ) -> list[Outcome]:
     """In this process, where a child cannot be handed anything."""
     outcomes = []
     for number, job in enumerate(jobs):
+        if number and enough():
+            break
 
         def send(kind: str, content: Any, number: int = number) -> None:
             hear = on_round if kind == "round" else on_row

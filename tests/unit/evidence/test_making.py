@@ -16,10 +16,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from fedskew.cli.studies import make_study
 from fedskew.errors import StudyError
-from fedskew.evidence import rows
+from fedskew.evidence import making, rows
 from fedskew.evidence.cells import cells_of
-from fedskew.evidence.making import make
+from fedskew.evidence.making import CellsFailed, make
 from fedskew.evidence.page import page_text
 from fedskew.evidence.results import read_results, state_of, write_results
 from fedskew.evidence.study import read_study
@@ -108,11 +109,46 @@ def test_more_seeds_are_added_to_what_is_there(counted):
     assert sorted(played(counted)) == ["1, seed 2", "2, seed 2"]
 
 
+def test_a_study_can_be_made_in_pieces(counted, monkeypatch):
+    """After so many minutes no cell begins; the results hold what there is, older cells too."""
+    study = read_study(counted)
+    clock = iter(range(100))  # every look at it takes a second
+    monkeypatch.setattr(making, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    piece = make(study, minutes=2.5 / 60)
+    assert [cell.rows[0]["number"] for cell in piece.cells] == [10, 20]
+    state = state_of(cells_of(study), piece)
+    assert "**Not complete.** 2 of 4 cells are missing." in page_text(study, piece, state)
+    played(counted)
+    monkeypatch.undo()
+    monkeypatch.chdir(counted.parent.parent)
+    whole = make(study, piece, work=Path("another machine"))
+    assert played(counted) == ["1, seed 1", "2, seed 1"]
+    assert [cell.rows[0]["number"] for cell in whole.cells] == [10, 11, 20, 21]
+    (counted / "measure.py").write_text(MEASURE.replace("* 10", "* 100"))
+    assert plain(make(study, whole, minutes=0)) == plain(whole)
+    assert played(counted) == []
+
+
+def test_a_piece_is_not_played_again_from_the_beginning(counted):
+    with pytest.raises(StudyError, match="not both"):
+        make(read_study(counted), again=True, minutes=5)
+
+
 def test_a_cell_that_fails_does_not_stop_the_others(counted):
     (counted / "fail").touch()
     study = read_study(counted)
-    with pytest.raises(StudyError, match=r"2 of 4 cells failed; the first: 2, seed 0: ValueError"):
+    failed = r"2 of 4 cells failed; the first: 2, seed 0: ValueError"
+    with pytest.raises(CellsFailed, match=failed) as caught:
         make(study)
+    assert [cell.rows[0]["number"] for cell in caught.value.results.cells] == [10, 11]
+    with pytest.raises(StudyError, match=r"2 of 4 cells failed"):
+        make_study(
+            counted, None, data_folder="", workers=1, again=False, minutes=9.0, as_json=False,
+            quiet=True,
+        )  # fmt: skip
+    kept = read_results(counted / "results.json")  # what the others gave is written all the same
+    assert kept is not None
+    assert [cell.rows[0]["number"] for cell in kept.cells] == [10, 11]
     played(counted)
     (counted / "fail").unlink()
     make(study)
@@ -268,3 +304,15 @@ def test_several_processes_give_the_same_results(tmp_path, monkeypatch):
     assert [now.done for now in ended] == [1, 2, 3, 4]
     assert ended[-1].left == 0.0
     assert all(cell.cpu_seconds and cell.cpu_seconds > 0 for cell in two.cells)
+
+
+def test_several_processes_stop_in_time_too(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.chdir(in_folder(tmp_path))
+    study = read_study(tmp_path / "evidence" / "runs")
+    study = replace(study, grids=tuple(replace(g, top={"run.rounds": 2}) for g in study.grids))
+    ended = []
+    enough = lambda how: len(ended) > 0  # noqa: E731
+    monkeypatch.setattr(making._How, "enough", enough)
+    watch = lambda now: ended.append(now) if now.seconds is not None else None  # noqa: E731
+    assert 1 <= len(make(study, workers=2, watch=watch).cells) <= 2

@@ -63,6 +63,18 @@ def rates(results):
     return {(c.labels["method"], c.labels["size"], c.seed): c.rows[0]["lr"] for c in main}
 
 
+def test_nothing_is_chosen_by_a_piece_of_the_tuning(folder):
+    """One of two seeds everywhere: every rate was tried as often as the others, but not as often as
+    planned.
+    """
+    study, whole = read_study(folder), make(read_study(folder))
+    tried = [cell for cell in whole.cells if cell.labels["grid"] == "tuning"]
+    piece = replace(whole, cells=[cell for cell in tried if cell.seed == 100])
+    assert all(cell.waits for cell in cells_with(study, piece) if cell.labels["grid"] == "main")
+    all_of_it = replace(whole, cells=tried)
+    assert not any(cell.waits for cell in cells_with(study, all_of_it))
+
+
 def test_every_cell_gets_what_was_best_for_its_like_on_other_seeds(folder):
     results = make(read_study(folder))
     assert len(results.cells) == 2 * 3 * 2 * 2 + 2 * 2 * 2
