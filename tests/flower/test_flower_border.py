@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -454,3 +455,24 @@ def test_label_counts_that_do_not_add_up(tmp_path, capsys):
     grid.tamper = tamper
     assert all(3 not in r.loss for r in play(grid).rounds)
     assert "node 1003 takes no part" in capsys.readouterr().out
+
+
+def test_a_claimed_test_set_does_not_outweigh_everybody(tmp_path):
+    """One of six clients claims a billion test examples, all of them right."""
+    changes = "data.clients=6; data.client_test=split; run.rounds=1; run.evaluate_clients_every=1"
+    grid = fleet(config_of(tmp_path, changes=changes), 6)
+
+    def tamper(node, question, reply):
+        kind, note = question.metadata.message_type, reply.content["fedskew"]
+        values = json.loads(note["values"])
+        if node == 1000 and kind == "query.hello":
+            values["num_test"] = 10**9
+        if node == 1000 and kind == "evaluate":
+            values["scores"] = [[0.0, 1.0, 10**9] for _ in values["scores"]]
+        note["values"] = json.dumps(values)
+        return reply
+
+    grid.tamper = tamper
+    first, last = play(grid).rounds
+    assert first.client_accuracy < 0.85 + 0.15 * 0.5  # before training the others guess
+    assert 0.85 < last.client_accuracy < 0.999

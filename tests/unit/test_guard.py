@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import fedskew
+from fedskew.aggregation.shares import bounded
 from fedskew.errors import RecipeError
 from fedskew.loop.federation import run, settle
-from fedskew.loop.guard import Guard, bounded, bucketed
+from fedskew.loop.guard import Guard, bucketed
 from fedskew.recipe import fingerprint, load, method_of, override, resolve
 from fedskew.records.rounds import line_of, record_of
 from fedskew.runtime.replies import Reply, collect

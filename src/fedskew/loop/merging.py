@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fedskew.aggregation.shares import bounded
 from fedskew.errors import RecipeError
-from fedskew.loop.guard import bounded, bucketed
+from fedskew.loop.guard import bucketed
 from fedskew.loop.method import Setting
 from fedskew.loop.probe import find_head
 from fedskew.loop.training import Runner

@@ -16,6 +16,7 @@ from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
 from fedskew.accounting.fairness import weighted_mean
+from fedskew.aggregation.shares import bounded, usual_share
 from fedskew.errors import RunError
 from fedskew.runtime.border import LOSS, Number
 from fedskew.runtime.flower.answers import reply_of
@@ -197,7 +198,7 @@ class AppRuntime:
             self._seats.say(f"round {self._round}, {len(notes)} clients: {words(found)}")
         each = [(note.values["examples"], metrics_of(note.values["content"])) for note in notes]
         scores = self._scores(each)
-        sizes = scores.num_examples
+        sizes = bounded(scores.num_examples, usual_share(len(scores.num_examples)))
         loss, accuracy = weighted_mean(scores.loss, sizes), weighted_mean(scores.accuracy, sizes)
         return Scores(np.array([loss]), np.array([accuracy]), np.array([sizes.sum()]))
 

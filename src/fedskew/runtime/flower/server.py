@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flwr.serverapp import Grid
 
+from fedskew.aggregation.shares import bounded, usual_share
 from fedskew.errors import RunError
 from fedskew.runtime.flower.answers import (
     moments_of,
@@ -221,9 +222,11 @@ class FlowerRuntime:
         pairs = zip(order.clients, order.start, strict=True)
         rows = [scored.get((int(client), int(slot)), nothing) for client, slot in pairs]
         loss, accuracy, told = zip(*rows, strict=True) if rows else ((), (), ())
-        return Scores(
-            np.array(loss, np.float64), np.array(accuracy, np.float64), np.array(told, np.int64)
-        )
+        counted = np.array(told, np.int64)
+        if order.which == "test":  # nobody's claim outweighs all others
+            most = bounded(sizes, usual_share(int(np.count_nonzero(sizes))))
+            counted = np.minimum(counted, most[np.asarray(order.clients, np.int64)])
+        return Scores(np.array(loss, np.float64), np.array(accuracy, np.float64), counted)
 
     def _scores(
         self, client: int, outcome: Outcome, slots: Sequence[int], most: int
