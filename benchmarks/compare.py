@@ -149,7 +149,11 @@ def chromium() -> Iterator[Any]:
 def opening_seconds(browser: Any, page: Path) -> float:
     """From the request until every figure is drawn."""
     browser.get(page.as_uri())
-    assert browser.execute_script("return document.documentElement.dataset.ready") == "yes"
+    until = time.monotonic() + 30
+    while browser.execute_script("return document.documentElement.dataset.ready") != "yes":
+        if time.monotonic() > until:
+            raise SystemExit(f"{page.name} was not drawn within 30 s")
+        time.sleep(0.01)
     loaded = "return performance.getEntriesByType('navigation')[0].loadEventEnd"
     return float(browser.execute_script(loaded)) / 1e3
 

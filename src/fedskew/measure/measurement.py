@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from fedskew.clustering.optics import EXACT_LIMIT
 from fedskew.distance import SkewFigures, skew_figures
 from fedskew.labels.omega import cap_classes, omega_balanced, reaches
 from fedskew.measure.counts import Counts
@@ -20,6 +21,7 @@ Options: TypeAlias = Mapping[str, Mapping[str, Any]]
 # docs/methods.md 6.4: sequential when clients are as one-sided as with 2 classes each
 AFLS_CLASSES = 2
 MOST_DRAWN = 18  # clusters a figure can tell apart, see fedskew.report.figures.style
+MINUTES_FROM = 15_000  # clients: OPTICS takes about 40 s there
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +106,7 @@ def measure(
     rules, chosen = rules_for(distance, clustering)
     groupings = []
     for position, rule in enumerate(rules):
-        on_step(f"groups: {rule.how}")
+        on_step(f"groups: {rule.how}{patience(rule.clustering, len(counts.table))}")
         groupings.append(group(source, rule, seed, tables if position == chosen else None))
     if distance is None and clustering is None:
         chosen = drawable(groupings, chosen)
@@ -122,6 +124,17 @@ def measure(
         chosen=chosen,
         seed=seed,
     )
+
+
+def patience(clustering: str, clients: int) -> str:
+    """A word where a rule takes minutes: OPTICS looks at every pair of clients as far as it is
+    exact.
+
+    >>> patience("optics", 30_000), patience("optics", 900), patience("kmeans", 30_000)
+    (' (minutes)', '', '')
+    """
+    slow = clustering == "optics" and MINUTES_FROM <= clients <= EXACT_LIMIT
+    return " (minutes)" if slow else ""
 
 
 def drawable(groupings: Sequence[Grouping], first: int) -> int:
