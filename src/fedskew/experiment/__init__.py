@@ -3,6 +3,7 @@
 ``driver``        plays a run, keeps it, resumes it; wherever it is played
 ``backend``       where it is played, and one run on its way
 ``ending``        the end of a run: its model first, then the tests at its clients
+``budget``        how long it may go on: bytes or simulated time
 ``coverage``      of which clients its figures speak
 ``local``         a recipe on this machine: ``run``
 ``fleet``         a recipe on a Flower fleet: ``serve`` and ``client_app``

@@ -17,9 +17,9 @@ from threadpoolctl import threadpool_limits
 
 from fedskew.errors import RecipeError, RunError, RunFolderError
 from fedskew.experiment.backend import Backend, OpenBackend, Session
+from fedskew.experiment.budget import budget_of, play_within
 from fedskew.experiment.ending import finish
 from fedskew.experiment.run import Run
-from fedskew.loop.federation import run as play
 from fedskew.loop.federation import settle
 from fedskew.loop.finishing import stage_of
 from fedskew.loop.method import Setting
@@ -146,7 +146,8 @@ def _play(
     backend, folder = session.backend, session.folder
     records = [] if folder is None else read_rounds(folder.path)
     checkpoints = _Checkpoints(session)
-    for reached, record in play(session.setting, state):
+    budget = budget_of(session.recipe)
+    for reached, record in play_within(session.setting, state, records, budget):
         if record.round == 1:
             _check_anybody_known(reached, records)
         state = reached

@@ -95,8 +95,13 @@ def final_accuracy(run: Run) -> float:
 
 
 def before_finish(run: Run) -> int | None:
-    """The last round before the recipe's ``[finish]``; None: it has none."""
-    return int(run.recipe["run"]["rounds"]) if "finish" in run.recipe else None
+    """The last round before the recipe's ``[finish]``; None: it has none. A budget may end the
+    rounds earlier: then the round that gathered features says so.
+    """
+    if "finish" not in run.recipe:
+        return None
+    gathered = [r.round for r in run.rounds if any(t.kind == "features" for t in r.transfers)]
+    return min([int(run.recipe["run"]["rounds"]), *(number - 1 for number in gathered)])
 
 
 def last_accuracy(run: Run) -> float:

@@ -22,6 +22,8 @@ NOT_THE_LOOPS = (
     "checkpoint_seconds",
     "energy",
     "device",
+    "max_seconds",
+    "max_megabytes",
 )  # [run] options that concern only the driver
 # [local] options that the loop sees to
 NOT_THE_CLIENTS = ("lr_decay", "schedule", "step_every", "step_factor", "bn")
@@ -31,7 +33,7 @@ SAID_LATER: dict[str, Table] = {
     "model": {"head": "trained"},
     "local": {"schedule": "constant", "step_every": 0, "step_factor": 0.1},
     "aggregation": asdict(Guard()),
-    "run": {"device": "cpu", "served_rounds": 1},
+    "run": {"device": "cpu", "served_rounds": 1, "max_seconds": 0.0, "max_megabytes": 0.0},
     "finish": {"clients": 0},
 }
 

@@ -92,6 +92,10 @@ class RunOptions:
     """``[run]``: how long, how many clients a round, how often to look."""
 
     rounds: int = 20
+    # simulated seconds and megabytes after which no other round begins, [finish] included; 0 = all
+    # rounds are played
+    max_seconds: float = 0.0
+    max_megabytes: float = 0.0
     clients_per_round: int = 10
     evaluate_every: int = 1
     # the global model on every client's own test set; 0 = only after the last round
@@ -142,6 +146,8 @@ LIMITS: dict[str, tuple[float, float]] = {  # option -> smallest and largest leg
     "procedure.pilot_rounds": (0, 1e9),
     "finish.clients": (0, 1e9),
     "run.rounds": (0, 1e9),
+    "run.max_seconds": (0, 1e12),
+    "run.max_megabytes": (0, 1e12),
     "run.clients_per_round": (1, 1e9),
     "run.evaluate_every": (0, 1e9),
     "run.evaluate_clients_every": (0, 1e9),
