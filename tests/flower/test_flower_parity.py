@@ -31,6 +31,8 @@ RECIPES = {
     "divfl": ("divfl", {"local.epochs": 1}),
     "afls": ("afls", {}),
     "balanced chains": ("balanced_chains", {}),
+    "baton": ("baton", {}),
+    "baton in haste": ("baton_fast", {"procedure.haste": 0.8}),
     "clust_psi_pfl": ("clust_psi_pfl", {"local.epochs": 1}),
     "ifca": ("ifca", {"local.epochs": 1}),
     "fedsoft": ("fedsoft", {"local.epochs": 1, "procedure.centres": 2}),

@@ -267,13 +267,15 @@ def test_other_names_of_metrics_can_be_given():
 
 
 PLAYED = {
-    "afls", "bacsa", "bacsa_fs", "balanced_chains", "centered_clipping", "chains", "divfl",
-    "fed_cbs", "fedadagrad", "fedadam", "fedavg", "fedavgm", "fedcls", "feddisco", "fedlecc",
-    "fedseq", "fedseq_d2d", "fedtra", "fedyogi", "greedy_balance", "haccs", "hics", "krum",
-    "median", "oort", "psi_pfl", "rfa", "similarity", "skew_aware", "trimmed_mean",
+    "afls", "bacsa", "bacsa_fs", "balanced_chains", "centered_clipping", "chains",
+    "divfl", "fed_cbs", "fedadagrad", "fedadam", "fedavg", "fedavgm", "fedcls", "feddisco",
+    "fedlecc", "fedseq", "fedseq_d2d", "fedtra", "fedyogi", "greedy_balance", "haccs", "hics",
+    "krum", "median", "oort", "psi_pfl", "rfa", "similarity", "skew_aware", "trimmed_mean",
 }  # fmt: skip
 REFUSED = {
     "bacsa_snr": "signal-to-noise ratios",
+    "baton": "changes what clients minimise",
+    "baton_fast": "changes what clients minimise",
     "cba": "examples that the server itself holds",
     "ccvr": "after the last round",
     "cfl": "a Result of Flower's has one",

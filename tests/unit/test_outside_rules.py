@@ -111,6 +111,18 @@ RULES = '''
         return Plan((Chain(0, tuple(int(c) for c in ids)),))
 
 
+    @needs("pace")
+    @declares(hands_on=True)
+    def slowest_last(ids, view, rng):
+        order = np.asarray(ids)[np.argsort(view.pace.compute[ids], kind="stable")]
+        return Plan((Chain(0, tuple(int(c) for c in order)),))
+
+
+    @needs("pace")
+    def quickest(view, rng):
+        return np.argsort(view.pace.compute)[: view.budget]
+
+
     class NoDataclass(SelectionRule):
         def choose(self, memory, view, rng):
             return [], memory
@@ -205,6 +217,15 @@ def test_a_plain_function_can_say_that_it_keeps_several_models():
     resolved, _, _, played = play({"procedure": {"use": "my_own_rules:by_parity"}})
     assert is_personalised(resolved)
     assert len(played[-1][0].models) == 2
+
+
+def test_a_procedure_may_see_what_turns_take_and_a_selection_may_not():
+    recipe = {"procedure": {"use": "my_own_rules:slowest_last"}}
+    _, _, _, played = play(recipe, rounds=1)
+    (chain,) = played[-1][1].chains
+    assert len(chain.clients) == 2
+    with pytest.raises(RecipeError, match="told to procedures"):
+        resolve({"selection": {"use": "my_own_rules:quickest"}})
 
 
 @pytest.mark.parametrize(

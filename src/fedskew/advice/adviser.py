@@ -171,7 +171,7 @@ def advise(
     >>> one_class_each = np.kron(np.eye(10, dtype=int), np.full((3, 1), 60))
     >>> advice = advise(one_class_each, budget="15rounds", allow="none")
     >>> sorted(choice.method for choice in advice.choices)[:2], advice.choices[0].rounds
-    (['fedavg', 'fedavgm'], 15)
+    (['baton', 'fedavg'], 15)
     """
     subject = subject_of(source, settings=settings, parameters=parameters, seed=seed, trust=trust)
     known = bank if isinstance(bank, Bank) else read_bank(bank)

@@ -31,6 +31,7 @@ from fedskew.loop.merging import merge_slots
 from fedskew.loop.method import Method, Named, Setting, Stage, named
 from fedskew.loop.serving import with_served
 from fedskew.loop.slots import after_round, begin_models, with_slots
+from fedskew.loop.timing import pace_of
 from fedskew.loop.training import Runner, train_plan
 from fedskew.loop.trust.rounds import inspect, invite
 from fedskew.loop.verifying import ROSE
@@ -187,6 +188,7 @@ def look(setting: Setting, state: State, round: int) -> View:
     available = setting.runtime.available(round) & (population.num_examples > 0)
     if state.signal is not None:
         available = available & state.signal.known
+    paced = "pace" in setting.method.procedure.rule.needs()
     return View(
         round=round,
         budget=setting.method.clients_per_round,
@@ -197,6 +199,7 @@ def look(setting: Setting, state: State, round: int) -> View:
         last_selected=state.last_selected,
         signal=state.signal,
         clustering=state.clustering,
+        pace=pace_of(setting, setting.method.job_at(round)) if paced else None,
     )
 
 

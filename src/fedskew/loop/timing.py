@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from fedskew.accounting.clock import Errand, turn_seconds
 from fedskew.accounting.links import FORWARD_SHARE, Links, compute_seconds
 from fedskew.loop.method import Setting
 from fedskew.objective import plain, teaches
-from fedskew.types import Chain, LocalJob, Plan
+from fedskew.types import Chain, LocalJob, Pace, Plan
 
 
 def links_of(setting: Setting) -> Links:
@@ -110,6 +112,21 @@ def turn_times(
         holders=holders,
     )
     return turn_seconds(errand)
+
+
+def pace_of(setting: Setting, job: LocalJob) -> Pace:
+    """What a turn takes at every client, for procedures that plan by it."""
+    population, tariff = setting.description.population, setting.method.tariff
+    everyone, size, links = range(population.size), model_bytes(setting), links_of(setting)
+    passes = training_passes(setting, everyone, job)
+    ordinary = training_passes(setting, everyone, plain(replace(job, report_loss="train")))
+    compute = compute_seconds(population, tariff, passes, ordinary)
+    return Pace(
+        compute=np.array([compute[c] for c in everyone]),
+        send=np.array([*links.up(everyone, size).values()]),
+        hop=np.array([*links.hop(everyone, size).values()]),
+        shared_uplink=tariff.shared_uplink,
+    )
 
 
 def late_clients(

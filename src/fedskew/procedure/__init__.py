@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedskew.procedure.adaptive import Adaptive
+from fedskew.procedure.baton import baton
 from fedskew.procedure.cfl import CFL
 from fedskew.procedure.chains import chains
 from fedskew.procedure.fedsoft import FedSoft
@@ -23,6 +24,7 @@ PROCEDURES: dict[str, Any] = {
     "parallel": parallel,
     "sequential": sequential,
     "chains": chains,
+    "baton": baton,
     "adaptive": Adaptive,
     "per_cluster": per_cluster,
     "cfl": CFL,

@@ -69,7 +69,13 @@ def _check_pipeline(resolved: Table) -> None:
 
 
 def _check_needs(resolved: Table, rules: Rules) -> None:
-    """A rule that looks at labels or groups needs a stage that finds them."""
+    """A rule that looks at labels or groups needs a stage that finds them; what turns take is told
+    to procedures only.
+    """
+    for stage in ("selection", "aggregation"):
+        if "pace" in rules[stage].rule.needs():
+            where, what = f"{stage} {rules[stage].name}", "what a turn takes is told to procedures"
+            raise RecipeError(where, what, "Use view.population, or a procedure")
     for stage in ("selection", "procedure", "aggregation"):
         wanted = {*rules[stage].rule.needs()} & {*OPTIONAL_STAGES}
         for missing in sorted(wanted - {*resolved}):

@@ -53,6 +53,7 @@ from fedskew.types.view import (
     AskSlots,
     AskTrial,
     AskUpdates,
+    Pace,
     View,
     loss_limit,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "LossReport",
     "Memory",
     "Moments",
+    "Pace",
     "Params",
     "Plan",
     "Population",

@@ -34,7 +34,7 @@ from fedskew.types.runtime import Moments
 from fedskew.types.state import Aftermath, Feedback
 from fedskew.types.view import Ask, View
 
-Need: TypeAlias = Literal["signal", "clustering", "loss", "latency", "snr", "steps"]
+Need: TypeAlias = Literal["signal", "clustering", "loss", "latency", "snr", "steps", "pace"]
 Layer: TypeAlias = Literal["last", "all", "none"]
 LossReport: TypeAlias = Literal["start", "end"]
 F = TypeVar("F", bound=Callable[..., Any])

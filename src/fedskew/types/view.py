@@ -98,6 +98,19 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Pace:
+    """What one turn of training takes at every client on the simulated clock, in seconds."""
+
+    compute: Floats  # (K,) to train
+    send: Floats  # (K,) for a model to or from the server
+    hop: Floats  # (K,) for a model to the next device
+    shared_uplink: bool = False  # one upload at a time
+
+    def __post_init__(self) -> None:
+        freeze(self, compute=np.float64, send=np.float64, hop=np.float64)
+
+
+@dataclass(frozen=True)
 class View:
     """Everything a selection rule may look at. Never test data."""
 
@@ -111,6 +124,7 @@ class View:
     signal: Signal | None = None
     clustering: Clustering | None = None
     answers: tuple[Answer, ...] = ()  # to what the rule has asked for in this round, oldest first
+    pace: Pace | None = None  # for procedures that need "pace"
 
     def __post_init__(self) -> None:
         freeze(
