@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 
 from fedskew.accounting.traffic import feature_transfers, total_bytes
-from fedskew.errors import RecipeError
 from fedskew.loop.costs import feature_cost
 from fedskew.loop.evaluation import evaluate
 from fedskew.loop.federation import run as play
 from fedskew.loop.finishing import moment_bytes
 from fedskew.loop.method import Setting
-from fedskew.types import CalibrationRule, RoundRecord, SecondActRule, State, Transfer
+from fedskew.types import CalibrationRule, RoundRecord, State, Transfer
 
 
 @dataclass(frozen=True)
@@ -119,11 +118,8 @@ def _bytes(transfers: Sequence[Transfer]) -> int:
 def finish_spends(setting: Setting) -> Spent:
     """What the [finish] will take at most: as if the slowest clients were among those it asks."""
     rule = None if setting.method.finish is None else setting.method.finish.rule
-    if rule is None:
+    if not isinstance(rule, CalibrationRule):
         return Spent()
-    if isinstance(rule, SecondActRule) or not isinstance(rule, CalibrationRule):
-        what = "what this [finish] costs is not known beforehand"
-        raise RecipeError("run.max_seconds", what, "Give run.rounds, and no budget")
     description = setting.description
     head = description.layout.head(description.num_classes)
     if head is None:

@@ -173,6 +173,10 @@ def _check_finish(resolved: Table, procedure: Named[Any]) -> None:
     if isinstance(finish.rule, CalibrationRule) and several:
         what = f"needs one model, procedure {procedure.name} has several"
         raise RecipeError(where, what, "Use another procedure, or no [finish]")
+    budgets = [name for name in ("max_seconds", "max_megabytes") if resolved["run"][name]]
+    if budgets and not isinstance(finish.rule, CalibrationRule):
+        what = f"nobody knows beforehand what finish {finish.name} takes"
+        raise RecipeError(f"run.{budgets[0]}", what, "Set it to 0 and give run.rounds")
     if isinstance(finish.rule, SecondActRule) and not several:
         what = f"needs a model per group, procedure {procedure.name} has one in all"
         raise RecipeError(where, what, "Use procedure.use = 'per_cluster'")
