@@ -1,5 +1,5 @@
-"""A run with a budget ends when another round would not fit, its [finish] included, and goes on from
-anywhere to the same end.
+"""A run with a budget ends when another round would not fit, its [finish] included, and goes on
+from anywhere to the same end.
 """
 
 from __future__ import annotations
