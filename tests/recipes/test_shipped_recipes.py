@@ -51,6 +51,7 @@ MAKES_IT = {  # what each recipe must say, else it is FedAvg, or another method,
     },
     "baton_fast": {
         "procedure.use": "baton",
+        "selection.use": "fed_cbs",
         "procedure.haste": 1.0,
         "objective.tau": 0.5,
         "finish.use": "ccvr",
