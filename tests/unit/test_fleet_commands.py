@@ -74,6 +74,23 @@ def test_status_is_watched_until_somebody_has_seen_enough(fleet, tmp_path, monke
     assert (states, waits) == (["running", "after 1", "after 2"], [7.0] * 3)
 
 
+def test_a_run_that_would_be_refused_is_not_submitted(fleet, tmp_path, monkeypatch):
+    """Flower would count it as failed, and its line in the status would have the round and the
+    accuracy of the run whose folder it is.
+    """
+    reached = []
+    monkeypatch.setattr(runs, "check_reachable", lambda *given: reached.append(given))
+    monkeypatch.setattr(runs, "call", lambda *given: reached.append(given))
+    folder = tmp_path / "app"
+    (folder / "run").mkdir(parents=True)
+    (folder / "pyproject.toml").touch()
+    (folder / "run" / "result.json").touch()
+    found = CliRunner().invoke(app, ["run", str(folder), "--home", str(tmp_path)])
+    why = f"{folder / 'run'}: exists and is not empty. Use --resume to go on with it"
+    assert why in str(found.exception)
+    assert reached == []
+
+
 def test_stop_ends_the_run_that_is_going_on(fleet, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(runs, "call", lambda home, *words: asked.append(words))

@@ -30,7 +30,7 @@ from fedskew.records.files import (
     write_json,
     write_sealed,
 )
-from fedskew.records.folder import RunFolder, machine_facts
+from fedskew.records.folder import RunFolder, check_free, machine_facts
 from fedskew.records.labels import LABELS, Labels, labels_bytes, read_labels
 from fedskew.records.reading import (
     CLIENTS,
@@ -61,9 +61,9 @@ from fedskew.records.tensors import (
 __all__ = [
     "CHECKPOINT", "CLIENTS", "COMPUTED", "FINAL", "LABELS", "PENDING", "PREVIOUS", "RECIPE",
     "REFERENCES", "RESULT", "ROUNDS", "RUN", "SUMS", "UNCHECKED", "VERSION", "Contents",
-    "Labels", "RunFolder", "checkpoint_bytes", "disk_errors", "labels_bytes", "line_of",
-    "machine_facts", "model_bytes", "no_nan", "no_none", "read_checkpoint", "read_folder",
-    "read_frozen", "read_json",
+    "Labels", "RunFolder", "check_free", "checkpoint_bytes", "disk_errors", "labels_bytes",
+    "line_of", "machine_facts", "model_bytes", "no_nan", "no_none", "read_checkpoint",
+    "read_folder", "read_frozen", "read_json",
     "read_labels", "read_model", "read_num_models", "read_references", "read_rounds", "read_state",
     "record_of",
     "write_atomically", "write_json", "write_references", "write_sealed",

@@ -86,6 +86,15 @@ def _commit() -> str:
     return done.stdout.strip()
 
 
+def check_free(path: Path, *, resume: bool = False) -> None:
+    """Refuse a folder that no new run may be written to."""
+    if path.exists() and not path.is_dir():
+        raise RunFolderError(str(path), "is a file", "Choose another --out")
+    if not resume and path.is_dir() and _contents(path):
+        remedy = "Use --resume to go on with it, or another --out"
+        raise RunFolderError(str(path), "exists and is not empty", remedy)
+
+
 class RunFolder:
     """The folder of one run, open for writing. Only one process at a time can hold it."""
 
@@ -97,14 +106,7 @@ class RunFolder:
         self._rounds: IO[str] | None = None
         self._chains = [first_chain(self.mark)]  # of the lines, see Lines
         with disk_errors(path):
-            if path.exists() and not path.is_dir():
-                raise RunFolderError(str(path), "is a file", "Choose another --out")
-            if not resume and path.is_dir() and _contents(path):
-                raise RunFolderError(
-                    str(path),
-                    "exists and is not empty",
-                    "Use --resume to go on with it, or another --out",
-                )
+            check_free(path, resume=resume)
             path.mkdir(parents=True, exist_ok=True)
             self._lock = open(path / ".lock", "w")  # noqa: SIM115 (held until close)
         try:

@@ -26,6 +26,7 @@ from fedskew.deploy.keys import private_folder
 from fedskew.deploy.processes import log_end
 from fedskew.deploy.run_list import chosen_run, is_going, note_run, why_ended
 from fedskew.errors import RecipeError, RunError
+from fedskew.records import check_free
 
 
 @app.command()
@@ -70,8 +71,10 @@ def run(
         else _elsewhere(home, superlink, root_certificates)
     )
     authority = fleet.authority if superlink is None else root_certificates
-    check_reachable(fleet.control, authority)
     target = (out or folder / "run").resolve()
+    if superlink is None:  # else it is a folder of another machine
+        check_free(target, resume=resume)
+    check_reachable(fleet.control, authority)
     values: dict[str, Any] = {"out": str(target), "resume": resume} | (
         {} if seed is None else {"seed": seed}
     )
