@@ -111,8 +111,9 @@ def test_own_ids_follow_their_rows_when_the_server_keeps_some():
 
 
 def test_more_clients_a_round_than_there_are_is_said(tmp_path):
-    run = play(clients=np.arange(60) % 4, settings={**SMALL, "run.clients_per_round": 10},
-               out=tmp_path / "r")  # fmt: skip
+    with pytest.warns(UserWarning, match="there are 4 clients"):
+        run = play(clients=np.arange(60) % 4, settings={**SMALL, "run.clients_per_round": 10},
+                   out=tmp_path / "r")  # fmt: skip
     (note,) = Run.read(tmp_path / "r").notes
     assert "run.clients_per_round = 10, but there are 4 clients" in note
     assert note in Comparison.of([run]).table().notes

@@ -118,9 +118,6 @@ def _run_one(
 
     variant, seed, folder = job
     done = (folder / RESULT).is_file()
-    if done:
-        note = f"{folder} is complete: showing it. Remove it or choose another --out to run again."
-        err_console.print(note, style="dim", markup=False, soft_wrap=True)
     with RunProgress(
         [_title(variant, seed)], recipes.num_rounds(variant), err_console, quiet=quiet or done
     ) as progress:
@@ -132,6 +129,9 @@ def _run_one(
             resume=resume or done,
             on_round=lambda record: progress.advance(0, record),
         )
+    if done:
+        note = f"{folder} is complete: showing it. Remove it or choose another --out to run again."
+        err_console.print(note, style="dim", markup=False, soft_wrap=True)
     for note in result.notes:
         err_console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
     return result.summary(target)

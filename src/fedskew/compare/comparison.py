@@ -21,6 +21,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ from fedskew.compare.standing import winner
 from fedskew.compare.verdict import verdict
 from fedskew.errors import DataError, RunFolderError, did_you_mean
 from fedskew.experiment.figures import RESOURCES, Resource, total
-from fedskew.experiment.notebook import curves_svg, table_html
+from fedskew.experiment.notebook import OF_CLIENTS, curves_svg, table_html
 from fedskew.experiment.run import Run
 from fedskew.experiment.run_folders import find_runs
 from fedskew.experiment.tables import TABLES, Row, rows_of, to_arrow, to_pandas
@@ -84,7 +85,7 @@ class Comparison:
         them; None: if any method is personalised.
         """
         groups: dict[str, list[Run]] = {}
-        for run in runs:
+        for run in _checked(runs):
             groups.setdefault(run.fingerprint, []).append(run)
         if not groups:
             raise DataError("comparison", "there are no runs", "Give at least one run folder")
@@ -131,7 +132,7 @@ class Comparison:
     def _repr_html_(self) -> str:
         """What a notebook shows: means with their intervals, and the curves of the first seeds."""
         curves = {
-            entry.label: list(zip(curve.rounds.tolist(), curve.accuracy.tolist(), strict=True))
+            entry.label + ("" if curve.is_global else OF_CLIENTS): curve.points
             for entry in self.entries
             for curve in (entry.runs[0].curve,)
         }
@@ -141,8 +142,11 @@ class Comparison:
         table = self.table()
         metrics = [m for m in table.metrics if m.kind == "share"]
         rows = [
-            [row.label, *(_share_text(row.estimates.get(m.key)) for m in metrics)]
-            for row in (*table.rows, *table.references)
+            [name, *(_share_text(row.estimates.get(m.key)) for m in metrics)]
+            for name, row in (
+                *((row.label, row) for row in table.rows),
+                *((f"reference: {row.label}", row) for row in table.references),
+            )
         ]
         notes = table_html([(note,) for note in table.notes]) if table.notes else ""
         return table_html(rows, ["", *(m.title for m in metrics)]) + drawn + notes
@@ -205,9 +209,9 @@ class Comparison:
             raise DataError(
                 "budget", f"'{budget}' is not a resource", did_you_mean(budget, RESOURCES)
             )
-        if target is not None and not 0 < target <= 1:
+        if target is not None and not (isinstance(target, Real) and 0 < target <= 1):
             raise DataError(
-                "target", f"{target} is not an accuracy", "Give a share, for example 0.9"
+                "target", f"{target!r} is not an accuracy", "Give a share, for example 0.9"
             )
         if (target, budget) not in self._tables:
             self._tables[target, budget] = self._table(target, budget)
@@ -334,6 +338,17 @@ def _reference_notes(methods: Sequence[Entry], references: Sequence[Entry]) -> l
     seeds = {run.seed for run in finished}
     lacking = [entry.label for entry in references if {r.seed for r in entry.finished} != seeds]
     return notes + ([f"not for every seed: {', '.join(lacking)}"] if lacking else [])
+
+
+def _checked(runs: Any) -> list[Run]:
+    """What somebody gave to compare, if it is runs."""
+    given = list(runs) if isinstance(runs, Iterable) else [runs]
+    odd = [type(one).__name__ for one in given if not isinstance(one, Run)]
+    if odd or not isinstance(runs, Iterable):
+        what = f"{odd[0]} is not a run" if odd else "one run alone is no list"
+        remedy = "Give a list of fedskew.Run values; for folders take Comparison.read"
+        raise DataError("comparison", what, remedy)
+    return given
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

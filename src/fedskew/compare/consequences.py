@@ -21,6 +21,7 @@ RESOURCES = {
     "time": ("less time", " of simulated time", "time"),
     "energy": ("less energy", "", "energy"),
 }
+OPPOSITE = {"at least": "at most", "at most": "at least", "": ""}  # bounds: of a saving, of a cost
 SAME = 0.005  # of the other's cost: too little to print
 
 
@@ -85,18 +86,28 @@ def change_words(found: Reduction, key: str) -> str:
     ('27 % more energy', '2.2 times the bytes')
     >>> change_words(Reduction(0.001), "bytes"), change_words(Reduction(None), "bytes")
     ('as many bytes', '')
+
+    At least so much saved is at most so much more:
+
+    >>> change_words(Reduction(-0.34, "at least"), "time")
+    'at most 34 % more time'
     """
     less, _, noun = RESOURCES[key]
-    value, bound = found.value, f"{found.bound} " if found.bound else ""
+    value = found.value
     if value is None:
         return ""
-    if abs(value) < SAME:
-        return _as_much(key)
-    if value > 0:
-        return f"{bound}{100 * value:.0f} % {less}"
-    return (
-        f"{1 - value:.1f} times the {noun}" if value <= -1 else f"{-100 * value:.0f} % more {noun}"
-    )
+    if value >= SAME:
+        return f"{_bound(found.bound)}{100 * value:.0f} % {less}"
+    bound = _bound(OPPOSITE[found.bound])
+    if value > -SAME:
+        return f"{bound}{_as_much(key)}"
+    if value > -1:
+        return f"{bound}{-100 * value:.0f} % more {noun}"
+    return f"{bound}{1 - value:.1f} times the {noun}"
+
+
+def _bound(words: str) -> str:
+    return f"{words} " if words else ""
 
 
 def _as_much(key: str) -> str:

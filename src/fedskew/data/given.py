@@ -60,10 +60,26 @@ def from_given(given: Any, *, channels_taken: int | None = None, grey: bool = Fa
         names = train.class_names
         numbered = names if _are_numbers(train, test, len(names)) else None
         assert x is not None
-        return from_arrays(
+        dataset = from_arrays(
             x, train.y, x_test, y_test, class_names=numbered,
             num_classes=len(names) if numbered else None,
         )  # fmt: skip
+        _check_some_learnable(dataset)
+        return dataset
+
+
+def _check_some_learnable(dataset: Dataset) -> None:
+    """Refuse test examples none of whose labels anybody is trained on: labels are spelt in two
+    ways, or counted from elsewhere.
+    """
+    if not len(dataset.y_test) or np.isin(dataset.y_test, dataset.y).any():
+        return
+    here, there = (
+        ", ".join(printable(str(dataset.class_names[c]), 20) for c in np.unique(labels)[:3])
+        for labels in (dataset.y_test, dataset.y)
+    )
+    what = f"none of the test labels ({here}, …) occurs in training ({there}, …)"
+    raise DataError(WHERE, what, "Name classes alike in both")
 
 
 def _images(x: NDArray[Any], taken: int | None, grey: bool) -> NDArray[Any]:

@@ -51,6 +51,11 @@ class Curve:
     # of one global model on the central test set; if not, of the clients' own models on their own
     is_global: bool
 
+    @property
+    def points(self) -> list[tuple[int, float]]:
+        """(round, accuracy) of each."""
+        return list(zip(self.rounds.tolist(), self.accuracy.tolist(), strict=True))
+
 
 def curve_of(run: Run) -> Curve:
     """The evaluations that a run is judged by."""

@@ -20,7 +20,7 @@ from fedskew.experiment.driver import OnRound, drive
 from fedskew.experiment.notebook import NotebookBar, both, in_notebook
 from fedskew.experiment.own_split import own_split
 from fedskew.experiment.run import Run
-from fedskew.experiment.run_folders import check_resumable
+from fedskew.experiment.run_folders import check_resumable, path_of
 from fedskew.experiment.world import (
     dataset_of,
     factory_of,
@@ -88,8 +88,8 @@ def run(
     (2, (1, 2410))
     """
     seed, workers = check_arguments(seed, workers, model, on_round)
-    if resume and out is not None:
-        check_resumable([Path(out)])
+    folder = None if out is None else path_of("out", out)
+    _check_resume(resume, folder)
     raw = override(load(recipe), settings or {})
     _check_heeded(settings or {}, data=data, model=model, clients=clients)
     if data is not None:
@@ -102,17 +102,21 @@ def run(
         raw = {**raw, "partition": {"use": "custom", "sha256": own.digest}}
     resolved = resolve(raw)
     with _shown(resolved, on_round) as told:
-        return run_resolved(
+        result = run_resolved(
             resolved,
             data=data,
             model=model,
             clients=clients,
             seed=seed,
             workers=workers,
-            out=out,
+            out=folder,
             resume=resume,
             on_round=told,
         )
+    if "run.clients_per_round" in (settings or {}):  # else it is a recipe's default
+        for note in result.notes:
+            warnings.warn(note, stacklevel=2)
+    return result
 
 
 @contextmanager
@@ -142,13 +146,26 @@ def _check_heeded(settings: Mapping[str, Any], **given: Any) -> None:
                 raise RecipeError(f"settings {key}", what, "Leave one of them out")
 
 
+def _check_resume(resume: Any, folder: Path | None) -> None:
+    """Refuse to go on with nothing."""
+    if not isinstance(resume, bool | np.bool_):
+        raise RunError("resume", f"is {resume!r}", "Give True or False")
+    if not resume:
+        return
+    if folder is None:
+        what = "is True, but no out= says with what"
+        raise RunError("resume", what, "Give out=, the folder of the run to go on with")
+    check_resumable([folder])
+
+
 def check_arguments(seed: Any, workers: Any, model: Any, on_round: Any) -> tuple[int, int]:
     """The seed and the number of workers, or an error that says what they must be."""
     numbers = []
     for name, value in (("seed", seed), ("workers", workers)):
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if not whole or not 0 <= value < 2**63:
-            raise RunError(name, f"is {value!r}", "Give a whole number from 0")
+            bound = " below 2**63" if whole and value > 0 else ""
+            raise RunError(name, f"is {value!r}", f"Give a whole number from 0{bound}")
         numbers.append(int(value))
     if numbers[1] > most_workers():
         said = f"{numbers[1]} workers for {usable_cores()} cores: {most_workers()} are started"
@@ -157,6 +174,10 @@ def check_arguments(seed: Any, workers: Any, model: Any, on_round: Any) -> tuple
     for name, value in (("model", model), ("on_round", on_round)):
         if value is not None and not callable(value):
             raise RunError(name, f"is {value!r}, which cannot be called", "Give a function")
+    if hasattr(model, "state_dict") and not isinstance(model, type):  # without torch nobody knows
+        what = f"is a {type(model).__name__} that is made already"
+        remedy = "Give a function without arguments that makes one: model=lambda: MyModule()"
+        raise RunError("model", what, remedy)
     return numbers[0], numbers[1]
 
 

@@ -15,6 +15,7 @@ from fedskew.types import RoundRecord
 
 Points = Sequence[tuple[float, float]]
 WIDTH, HEIGHT, MARGIN = 520, 220, 36
+OF_CLIENTS = " (clients' accuracy)"  # of a method without a global model
 STYLE = "font:12px sans-serif;color:inherit"
 
 

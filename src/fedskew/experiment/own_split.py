@@ -73,10 +73,27 @@ def _vector(ids: Any) -> NDArray[Any]:
     """The ids as one vector of whole numbers or of texts."""
     with foreign_file(DataError, "clients", WANTED):
         given = np.asarray(ids)
+        if given.dtype.kind == "U" and isinstance(ids, list | tuple):  # NaN and 1 became texts
+            given = np.asarray(ids, dtype=object)
         if given.dtype.kind == "O":  # a column of a data frame, say
-            kinds = {type(one) for one in given.ravel().tolist()}
-            given = given.astype(np.str_ if kinds == {str} else np.int64 if kinds == {int} else "O")
+            given = given.astype(_kind(given))
     if given.ndim != 1 or not given.size or given.dtype.kind not in "iuU":
-        what = f"are {type(ids).__name__} of shape {given.shape} and type {given.dtype}"
+        what = f"are {type(ids).__name__} of shape {given.shape} and type {_types(given)}"
         raise DataError("clients", what, WANTED)
     return given
+
+
+def _kind(given: NDArray[Any]) -> Any:
+    """What single values are alike: texts, whole numbers, or neither."""
+    kinds = {type(one) for one in given.ravel().tolist()}
+    if all(issubclass(kind, str) for kind in kinds):
+        return np.str_
+    whole = all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
+    return np.int64 if whole else "O"
+
+
+def _types(given: NDArray[Any]) -> str:
+    """What the ids are; of mixed ones each type."""
+    if given.dtype.kind != "O":
+        return str(given.dtype)
+    return " and ".join(sorted({type(one).__name__ for one in given.ravel().tolist()}))

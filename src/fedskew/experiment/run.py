@@ -19,8 +19,9 @@ from fedskew.errors import RunError, RunFolderError, foreign_file
 from fedskew.experiment import figures
 from fedskew.experiment.coverage import coverage_notes
 from fedskew.experiment.figures import Curve, Plateau, Resource, ToTarget
-from fedskew.experiment.notebook import curves_svg, table_html
+from fedskew.experiment.notebook import OF_CLIENTS, curves_svg, table_html
 from fedskew.experiment.plausible import fault_of
+from fedskew.experiment.run_folders import path_of
 from fedskew.experiment.tables import rows_of, to_arrow, to_pandas
 from fedskew.recipe import fingerprint, read_recorded
 from fedskew.records import (
@@ -66,7 +67,9 @@ class Run:
     @classmethod
     def load(cls, folder: str | Path) -> Run:
         """Read a finished run from its folder."""
-        folder = Path(folder)
+        folder = path_of("run", folder)
+        if not folder.is_dir():
+            raise RunFolderError(str(folder), "there is no such folder", "Check the path")
         if not (folder / RESULT).is_file():
             raise RunFolderError(
                 str(folder), "is not the folder of a finished run", "Finish it with --resume"
@@ -81,7 +84,7 @@ class Run:
         Reading imports nothing. ``trust``: code that its recipe names may be imported when this
         run is trained further (:func:`fedskew.experiment.references.with_references`).
         """
-        folder = Path(folder)
+        folder = path_of("run", folder)
         with foreign_file(RunFolderError, str(folder), "Remove the folder and run again"):
             run = cls._read(folder, trust)
             fault = fault_of(run)
@@ -116,8 +119,8 @@ class Run:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: figures and the curve."""
-        points = list(zip(self.curve.rounds.tolist(), self.curve.accuracy.tolist(), strict=True))
-        return table_html(self._facts()) + curves_svg({self.name: points})
+        name = self.name + ("" if self.curve.is_global else OF_CLIENTS)
+        return table_html(self._facts()) + curves_svg({name: self.curve.points})
 
     def _facts(self) -> list[tuple[str, str]]:
         if not self.finished:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,19 @@ def run_folder(
     return root / f"{name}-{fingerprint(recipe)[:8]}{version}" / f"seed-{seed}"
 
 
+def path_of(name: str, given: Any) -> Path:
+    """A path that somebody gave in Python, or an error that says what it must be.
+
+    >>> path_of("out", 3)
+    Traceback (most recent call last):
+    fedskew.errors.RunFolderError: out: is 3, which is no path. Give the name of a folder.
+    """
+    if not isinstance(given, str | os.PathLike):
+        what = f"is {given!r}, which is no path"
+        raise RunFolderError(name, what, "Give the name of a folder")
+    return Path(given)
+
+
 def check_resumable(folders: Sequence[Path]) -> None:
     """Refuse to go on where nothing was ever begun: the folder's name may be misspelt."""
     if not any(folder.is_dir() for folder in folders):
@@ -43,7 +57,7 @@ def find_runs(paths: Iterable[str | Path]) -> list[Path]:
     """Run folders among the given ones and below them, each once, in order of their names; a
     folder without any is an error.
     """
-    folders = [folder for path in paths for folder in _runs_in(Path(path))]
+    folders = [folder for path in paths for folder in _runs_in(path_of("runs", path))]
     return list({folder.resolve(): folder for folder in folders}.values())
 
 

@@ -135,6 +135,20 @@ def _as_fed(x: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(np.moveaxis(x, 3, 1)) if _float_images(x) else x
 
 
+def _check_kind(name: str, dataset: Dataset, *, is_text: bool) -> None:
+    """Refuse a model of ours that cannot read such examples: torch would speak of its types."""
+    if name not in models.MODELS or is_text == (dataset.kind == "tokens"):
+        return
+    texts = "embedding, lstm, transformer"
+    if is_text:
+        what = f"reads texts, but the examples of {dataset.name} are numbers"
+        remedy = "Give whole numbers, the tokens of a text, or take another model"
+    else:
+        what = f"reads numbers, but the examples of {dataset.name} are whole numbers: tokens"
+        remedy = f"Give a table as floats; for texts take a text model: {texts}"
+    raise RecipeError(f"model {name}", what, remedy)
+
+
 def factory_of(resolved: Mapping[str, Any], dataset: Dataset) -> Callable[[], nn.Module]:
     """A function without arguments that builds the recipe's model for this dataset."""
     options = {key: value for key, value in resolved["model"].items() if key != "use"}
@@ -143,6 +157,7 @@ def factory_of(resolved: Mapping[str, Any], dataset: Dataset) -> Callable[[], nn
         tuple(dataset.x.shape[1:]),
         dataset.num_classes,
     )
+    _check_kind(resolved["model"]["use"], dataset, is_text="vocab" in options)
     if dataset.kind == "tokens" and options.get("vocab", dataset.vocab_size or 0) < (
         dataset.vocab_size or 0
     ):

@@ -119,7 +119,9 @@ def override(raw: Mapping[str, Any], assignments: Mapping[str, Any]) -> Table:
         table, *names = key.split(".")
         if len(names) not in (1, 2) or not all(names):
             raise RecipeError(
-                f"--set {key}", "not of the form table.option=value", "Example: --set local.lr=0.1"
+                f"setting {key}",
+                "is not of the form table.option=value",
+                'Example: --set local.lr=0.1, in Python {"local.lr": 0.1}',
             )
         value = _parsed(assignments[key])
         if len(names) == 2:

@@ -128,6 +128,7 @@ class RunFolder:
         elif _contents(self.path):
             raise RunFolderError(str(self.path), "is not a run folder", "Choose another --out")
         if self.finished:
+            self._mend_recipe(known)
             return None
         lines = read_lines(self.path, self.mark, sealed=is_sealed(known))
         state = newest_state(self.path, self.mark, lines, sealed=is_sealed(known))
@@ -161,16 +162,23 @@ class RunFolder:
 
     def begin(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Write what the run is, once; returns what was written."""
-        recipe = tomli_w.dumps(no_none(self.recipe)).encode()
+        recipe = self._recipe_bytes()
         if not (self.path / RUN).is_file():
             identity = {"name": self.recipe["name"], "seed": self.seed, "mark": self.mark}
             sums = {CHECKSUMS: "crc32", RECIPE_SUM: checksum(recipe)}
             # first: it makes this a run folder
             write_sealed(self.path / RUN, {**identity, **machine_facts(), **facts, **sums})
         known = read_json(self.path / RUN)
-        if not _is_whole(self.path / RECIPE, known.get(RECIPE_SUM)):
-            write_atomically(self.path / RECIPE, recipe)
+        self._mend_recipe(known)
         return known
+
+    def _recipe_bytes(self) -> bytes:
+        return tomli_w.dumps(no_none(self.recipe)).encode()
+
+    def _mend_recipe(self, known: Mapping[str, Any]) -> None:
+        """Write the recipe if it is not there, or not as ``run.json`` knows it."""
+        if not _is_whole(self.path / RECIPE, known.get(RECIPE_SUM)):
+            write_atomically(self.path / RECIPE, self._recipe_bytes())
 
     def keep_labels(self, labels: Labels) -> Labels:
         """Write who has how many examples of what; returns what is now kept. Clients that are not

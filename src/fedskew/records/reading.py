@@ -115,7 +115,7 @@ def _read_result(folder: Path, facts: Mapping[str, Any], lines: Lines) -> dict[s
     found, last = len(lines.records), lines.records[-1].round
     count, chain = result.get(SUMS, {}).get(ROUNDS, (result.get("rounds", last) + 1, None))
     if count != found:
-        what = f"holds {found} rounds, the finished run had {count}"
+        what = f"holds {found} records, the finished run left {count}"
         raise RunFolderError(str(folder / ROUNDS), what, AGAIN)
     if chain not in (None, lines.chains[-1]):
         raise RunFolderError(str(folder / ROUNDS), "is not what the result was made of", AGAIN)

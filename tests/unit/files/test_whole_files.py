@@ -250,7 +250,7 @@ def test_an_old_folder_cut_short_is_refused(tmp_path):
     shutil.copytree(OLD / "finished", tmp_path / "run")
     path = tmp_path / "run" / "rounds.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
-    with pytest.raises(RunFolderError, match="holds 2 rounds, the finished run had 4"):
+    with pytest.raises(RunFolderError, match="holds 2 records, the finished run left 4"):
         Run.read(tmp_path / "run")
 
 
