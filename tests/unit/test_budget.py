@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs torch")
 from fedskew.errors import RecipeError
-from fedskew.experiment.budget import Spent, last_round, spends
+from fedskew.experiment.budget import Meter, Spent, spends
 from fedskew.experiment.figures import final_accuracy
 from fedskew.experiment.local import run
 from fedskew.recipe import fingerprint, load, override, resolve
@@ -125,7 +125,13 @@ def test_a_round_that_might_not_fit_is_not_begun():
             self.cost = type("Cost", (), {"seconds": seconds})
 
     rounds = [Round(0, 2.0), Round(1, 5.0), Round(2, 9.0), Round(3, 4.0)]
-    end = lambda seconds, ending=0.0: last_round(rounds, Spent(seconds), Spent(ending))  # noqa: E731
+
+    def end(seconds, ending=0.0):
+        meter = Meter()
+        for one in rounds:
+            meter = meter.after(one, Spent(seconds), Spent(ending))
+        return meter.end
+
     assert [end(s) for s in (11.0, 12.0, 24.0, 25.0, 28.0, 29.0)] == [1, 2, 2, 3, 3, None]
     assert end(29.0, 0.5) == 3
 

@@ -59,17 +59,18 @@ def play_within(
     if budget == Spent():
         yield from play(setting, state)
         return
-    ending, seen = finish_spends(setting), list(records)
-    end = last_round(seen, budget, ending)
-    if end is None:
+    ending, meter = finish_spends(setting), Meter()
+    for record in records:
+        meter = meter.after(record, budget, ending)
+    if meter.end is None:
         for reached, record in play(setting, state):
-            seen.append(record)
-            end = last_round(seen, budget, ending)
-            over = end is not None and end < setting.method.rounds
+            meter = meter.after(record, budget, ending)
+            over = meter.end is not None and meter.end < setting.method.rounds
             state, record = _looked_at(setting, reached, record) if over else (reached, record)
             yield state, record
             if over:
                 break
+    end = meter.end
     if state is not None and end is not None and end < setting.method.rounds:
         yield from play(_ended(setting, end), state)
 
@@ -92,18 +93,23 @@ def _ended(setting: Setting, rounds: int) -> Setting:
     return replace(setting, method=replace(setting.method, rounds=rounds))
 
 
-def last_round(records: Sequence[RoundRecord], budget: Spent, ending: Spent) -> int | None:
-    """The first round after which another one would not fit; None: there is none so far. One round
-    is always played.
+@dataclass(frozen=True)
+class Meter:
+    """What a run has spent so far; ``end`` is the first round after which another one would not
+    fit, None as long as there is none. One round is always played.
     """
-    spent = dearest = Spent()
-    for record in records:
+
+    spent: Spent = Spent()
+    dearest: Spent = Spent()
+    end: int | None = None
+
+    def after(self, record: RoundRecord, budget: Spent, ending: Spent) -> Meter:
+        """With one more round."""
         cost = spends(record)
-        spent += cost
-        dearest = dearest.dearer(cost) if record.round else dearest
-        if record.round and (spent + dearest + ending).exceeds(budget):
-            return record.round
-    return None
+        spent = self.spent + cost
+        dearest = self.dearest.dearer(cost) if record.round else self.dearest
+        full = record.round and (spent + dearest + ending).exceeds(budget)
+        return Meter(spent, dearest, record.round if self.end is None and full else self.end)
 
 
 def spends(record: RoundRecord) -> Spent:
